@@ -312,31 +312,17 @@ def test_directions_that_readers_rely_on() -> None:
     ("table", "names"),
     [
         (
-            ReportTable.SUMMARY,
-            (
-                "ttft_s tpot_s latency_s output_tokens_per_s speedup weight_bytes own_memory_bytes perplexity kld_mean "
-                "top1_agreement"
-            ),
-        ),
-        (
-            ReportTable.REFERENCE,
-            (
-                "latency_mean_s ttft_s tpot_s output_tokens_per_s ms_per_token new_tokens prompt_tokens load_s "
-                "weight_bytes own_memory_bytes"
-            ),
-        ),
-        (
             ReportTable.PREFILL_DECODE,
             (
-                "ttft_s tpot_s itl_p50_s itl_p90_s itl_p99_s prefill_tokens_per_s decode_tokens_per_s roofline_ttft_s "
-                "roofline_tpot_s mfu mbu energy_j tokens_per_joule"
+                "ttft_s tpot_s ms_per_token itl_p50_s itl_p90_s itl_p99_s prefill_tokens_per_s decode_tokens_per_s "
+                "roofline_ttft_s roofline_tpot_s mfu mbu energy_j tokens_per_joule"
             ),
         ),
         (
             ReportTable.VARIATION,
             (
-                "latency_s latency_low_s latency_high_s rounds disturbed_rounds latency_cv load_s compile_s "
-                "conversion_s first_generate_s"
+                "latency_s latency_mean_s latency_low_s latency_high_s rounds disturbed_rounds latency_cv load_s "
+                "compile_s conversion_s first_generate_s"
             ),
         ),
         (
@@ -356,11 +342,11 @@ def test_each_table_has_its_metrics_in_the_order_of_its_columns(table: ReportTab
 
 
 def test_a_projects_own_metric_may_stand_among_ours() -> None:
-    """Between the speed-up, at 42, and the weights, at 50."""
-    mine = own_metric("mine", tables={ReportTable.SUMMARY: 45})
-    names = [metric.name for metric in shown_in(ReportTable.SUMMARY, registry([mine]))]
+    """Between the output throughput, at 30, and the prompt tokens, at 40."""
+    mine = own_metric("mine", tables={ReportTable.SCENARIO: 35})
+    names = [metric.name for metric in shown_in(ReportTable.SCENARIO, registry([mine]))]
     place = names.index("mine")
-    assert names[place - 1 : place + 2] == ["speedup", "mine", "weight_bytes"]
+    assert names[place - 1 : place + 2] == ["output_tokens_per_s", "mine", "prompt_tokens"]
 
 
 def own_metric(name: str, tables: Mapping[ReportTable, float] | None = None) -> Metric:
@@ -397,7 +383,7 @@ def test_what_is_no_metric_is_refused() -> None:
             {"kind": "exakt"},
             "unknown kind of metric mine: 'exakt'. Known: Kind.TIMING, Kind.MEMORY, Kind.QUALITY, Kind.EXACT",
         ),
-        ({"tables": {"summray": 3}}, "unknown table of metric mine: 'summray'. Known: ReportTable.SUMMARY, "),
+        ({"tables": {"summray": 3}}, "unknown table of metric mine: 'summray'. Known: ReportTable.SCENARIO, "),
         (
             {"tolerance": Tolerance(force=cast(Force, "hard"))},
             "unknown force of the tolerance of metric mine: 'hard'. Known: Force.BLOCKING, Force.ADVISORY, Force.OFF",

@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: its facts, the reference's figures, footnotes, and the commands that repeat it."""
+"""Where a run's numbers come from: its facts, footnotes, and the commands that repeat it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.scenarios import (
-    LATENCY,
-)
-from llm_bench_fixtures.report.tables.table import latency_cell
 from llm_bench_fixtures.report.tables.variants import choice_footnotes
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.report.words.workload import describe_workload
-from llm_bench_fixtures.results.formatting import count, three_digits, with_unit
-from llm_bench_fixtures.results.metrics import ReportTable, shown_in
+from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, Session
@@ -77,24 +70,6 @@ def _sessions(run: Run) -> Iterator[str]:
         yield f"{session.started}: {count(len(found), 'benchmark')} of {count(len(cases), 'case')}"
 
 
-def reference_facts(findings: Findings) -> Iterator[tuple[str, str]]:
-    """What the reference does on the common workload."""
-    record, variant = findings.reference, findings.run.variant(findings.run.reference)
-    if record is None or variant is None:
-        return
-    yield "Variant", f"{variant.id}: {variant.label}" if variant.label else variant.id
-    yield "Workload", describe_workload(record)
-    yield "Latency", text(latency_cell(record), LATENCY)
-    shown = shown_in(ReportTable.REFERENCE, findings.metrics)
-    for metric in shown:
-        yield metric.title, with_unit(metric.of(record, variant), metric)
-    if variant.quality_note:
-        yield "Quality", variant.quality_note
-    for name, metric in findings.metrics.items():
-        if name in variant.quality and metric not in shown:
-            yield metric.title, with_unit(variant.quality[name], metric)
-
-
 def footnotes(findings: Findings) -> Iterator[str]:
     """How the numbers came to be, in sentences."""
     run = findings.run
@@ -108,15 +83,13 @@ def footnotes(findings: Findings) -> Iterator[str]:
     yield from choice_footnotes(run)
     if any(record.memory and record.memory.method == MemoryMethod.SAMPLED for record in run.records):
         yield f"The resident memory was {MemoryMethod.SAMPLED}: a shorter peak may have escaped."
-    for reason in dict.fromkeys(record.work.flops_reason for record in run.records if record.work):
-        if reason:
-            yield f"FLOPs are not counted: {reason}."
-    for reason in dict.fromkeys(record.work.passes_reason for record in run.records if record.work):
-        if reason:
-            yield f"Forward passes and the cache's bytes are not counted: {reason}."
-    for reason in dict.fromkeys(record.work.cache_reason for record in run.records if record.work):
-        if reason:
-            yield f"The KV cache's bytes are not counted: {reason}."
+    work = [record.work for record in run.records if record.work]
+    for what, reasons in (
+        ("FLOPs", [one.flops_reason for one in work]),
+        ("Forward passes and the cache's bytes", [one.passes_reason for one in work]),
+        ("The KV cache's bytes", [one.cache_reason for one in work]),
+    ):
+        yield from (f"{what} are not counted: {reason}." for reason in dict.fromkeys(reasons) if reason)
     for variant in run.variants:
         notes = [*variant.notes, *([variant.quality_note] if variant.quality_note and variant.quality else [])]
         if notes:

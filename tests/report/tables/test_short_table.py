@@ -126,7 +126,7 @@ def test_who_was_measured_elsewhere_only_has_figures_with_a_mark() -> None:
     assert "fp16" not in tones(table, "speed-up")
     assert "*" not in "".join(row(table, "v0").values())
     whole = row(summary_section(findings_of(run, registry())).table, "fp16")
-    assert (whole["speed-up"], whole["tokens/s"], whole["weights"]) == ("2.00×* (1.93–2.08)", "31.2*", "4.00 MB")
+    assert (whole["speed-up"], whole["tokens/s"], whole["weights, MB"]) == ("2.00×* (1.93–2.08)", "31.2*", "4.00")
     assert "*: measured on other prompts or settings only, named at the variant" in list(legend(table))
 
 

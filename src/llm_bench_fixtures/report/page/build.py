@@ -12,7 +12,7 @@ from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
 from llm_bench_fixtures.answer.standings import near_lossless
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.measure.equivalence import first_divergence
-from llm_bench_fixtures.report.about import facts, footnotes, reference_facts, repeat_command
+from llm_bench_fixtures.report.about import facts, footnotes, repeat_command
 from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.plotly import figures_of
@@ -119,7 +119,6 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "texts_note": not_asked_sentence(run),
         "scenarios": [(section.scenario, section.title) for section in sections if section.scenario],
         "sections": [_explained(run, section, terms, _beneath(section, plots)) for section in (summary, *sections)],
-        "reference": list(reference_facts(findings)),
         "facts": [fact for fact in facts(run) if fact[0] != COMMAND],
         "command": repeat_command(run),
         "footnotes": list(footnotes(findings)),

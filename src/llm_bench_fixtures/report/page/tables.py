@@ -23,7 +23,6 @@ from llm_bench_fixtures.results.record import Run, VariantResult
 WORDS = {
     "variant": "one way to run the model: backend, precision and quantization",
     "what ran": "what was really run, which may differ from what was asked for",
-    "change": "the perplexity against the reference's, less one; with its standard error",
     "case": "the value of what the scenario changes",
     "remarks": "what is unusual about the benchmark, with its likely cause",
     "stability": "a word for the coefficient of variation: below 5 % excellent, 10 % good, 20 % fair, else unstable",
@@ -38,7 +37,7 @@ PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
 # The columns in which near-lossless variants share one place when the table is sorted.
 UNRANKED = frozenset({
-    *("loss", PERPLEXITY, "change", "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),
+    *("loss", PERPLEXITY, "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),
     *("KLD", "KLD p50", "KLD p99", "KLD p99.9", "KLD max", "top-1", "mean Δp", "RMS Δp"),
 })  # fmt: skip
 # Of the summary, what an answer needs; the whole table is folded below.

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import (
-    headline_figures,
     metric_figures,
     table_by_variant,
-    what_ran_column,
+    variants_table,
 )
 from llm_bench_fixtures.report.tables.table import (
-    CHANGE_ERROR,
     FLIP_METRICS,
     SUMMARY,
     VARIANT,
@@ -26,9 +24,8 @@ from llm_bench_fixtures.report.tables.table import (
     Table,
     flip_cells,
     metric_column,
-    perplexity_change,
 )
-from llm_bench_fixtures.report.tables.tasks import task_figures, task_sections
+from llm_bench_fixtures.report.tables.tasks import task_sections
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
@@ -37,7 +34,6 @@ from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
-CHANGE = Column("change", Notation.CHANGE, error_is=CHANGE_ERROR)
 CHOICE_METRICS = {metric.name: metric for metric in CHOICES}
 SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")
 
@@ -46,17 +42,7 @@ def summary_section(findings: Findings) -> Section:
     """One row a variant: speed on the common workload, memory and quality; those that didn't run with their reason."""
     where = describe_headline(findings)
     note = f"{where[:1].upper()}{where[1:]}." if where else nothing_timed(findings.run)
-    table = table_by_variant(findings.run.variants, [what_ran_column(findings), *_summary(findings)])
-    return Section("All variants", table, note, SUMMARY)
-
-
-def _summary(findings: Findings) -> Iterator[Figures]:
-    """The metrics of the table; the change follows the perplexity."""
-    for metric in (*shown_in(ReportTable.SUMMARY, findings.metrics), *findings.added):
-        yield headline_figures(metric, findings)
-        if metric.name == "perplexity":
-            yield Figures(CHANGE, {one.id: perplexity_change(one) for one in findings.run.variants if one.label})
-    yield from task_figures(findings)
+    return Section("All variants", variants_table(findings, findings.run.variants), note, SUMMARY)
 
 
 def variant_sections(findings: Findings) -> Iterator[Section]:

@@ -38,7 +38,7 @@ EXACT: tuple[Metric, ...] = (
         direction=Direction.NEITHER,
         formula="tokens generated in a round, over all prompts",
         value=_of_workload(lambda workload: workload.new_tokens),
-        tables={ReportTable.SCENARIO: 50, ReportTable.REFERENCE: 60},
+        tables={ReportTable.SCENARIO: 50},
     ),
     _tokens(
         name="prompt_tokens",
@@ -47,7 +47,7 @@ EXACT: tuple[Metric, ...] = (
         direction=Direction.NEITHER,
         formula="tokens of the prompts of a round, padding not counted",
         value=_of_workload(lambda workload: workload.prompt_tokens),
-        tables={ReportTable.SCENARIO: 40, ReportTable.REFERENCE: 70},
+        tables={ReportTable.SCENARIO: 40},
     ),
     _tokens(
         name="padded_tokens",

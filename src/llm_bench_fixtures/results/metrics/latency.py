@@ -63,7 +63,7 @@ LATENCY: tuple[Metric, ...] = (
         formula="start of the first batch to the last token of the last batch; median over the rounds",
         source="all common tools",
         value=_of_rounds(statistics.median),
-        tables={ReportTable.SUMMARY: 30, ReportTable.VARIATION: 10},
+        tables={ReportTable.VARIATION: 10},
     ),
     _row(
         name="latency_mean_s",
@@ -72,7 +72,7 @@ LATENCY: tuple[Metric, ...] = (
         formula="mean of the rounds' latencies",
         source="pytest-benchmark",
         value=_of_rounds(statistics.fmean),
-        tables={ReportTable.REFERENCE: 10},
+        tables={ReportTable.VARIATION: 15},
     ),
     _row(
         name="latency_stddev_s",
@@ -112,7 +112,7 @@ LATENCY: tuple[Metric, ...] = (
         formula="new tokens of all prompts / latency_s; the prefill's time is in it",
         source="vLLM's output throughput",
         value=_tokens_per_s,
-        tables={ReportTable.SUMMARY: 40, ReportTable.SCENARIO: 30, ReportTable.REFERENCE: 40},
+        tables={ReportTable.SCENARIO: 30},
     ),
     _row(
         name="ms_per_token",
@@ -122,7 +122,7 @@ LATENCY: tuple[Metric, ...] = (
         formula="latency_s / new tokens of all prompts x 1000; the prefill's time is in it, so this is not TPOT",
         source="average latency per token of common tutorials",
         value=_ms_per_token,
-        tables={ReportTable.REFERENCE: 50},
+        tables={ReportTable.PREFILL_DECODE: 25},
     ),
     _row(
         name="latency_cv",

@@ -49,7 +49,7 @@ MEMORY: tuple[Metric, ...] = (
             "a pass of its own"
         ),
         value=_of_memory(lambda memory: memory.own_bytes),
-        tables={ReportTable.SUMMARY: 60, ReportTable.REFERENCE: 100, ReportTable.MEMORY: 50},
+        tables={ReportTable.MEMORY: 50},
     ),
     _row(
         name="peak_rss_bytes",
@@ -100,7 +100,7 @@ MEMORY: tuple[Metric, ...] = (
         ),
         source="optimum-benchmark",
         value=lambda _, variant: variant.load_s,
-        tables={ReportTable.REFERENCE: 80, ReportTable.VARIATION: 60},
+        tables={ReportTable.VARIATION: 60},
     ),
     _seconds(
         name="compile_s",
@@ -137,7 +137,7 @@ MEMORY: tuple[Metric, ...] = (
         ),
         source="llama-bench's model_size",
         value=lambda _, variant: variant.weight_bytes,
-        tables={ReportTable.SUMMARY: 50, ReportTable.REFERENCE: 90, ReportTable.MEMORY: 10},
+        tables={ReportTable.MEMORY: 10},
         tolerance=Tolerance(),
     ),
     _row(

@@ -48,9 +48,7 @@ class Unit(StrEnum):
 class ReportTable(StrEnum):
     """The report's tables whose columns are metrics."""
 
-    SUMMARY = "summary"
     SCENARIO = "scenario"  # of one whose marker names no columns
-    REFERENCE = "reference"
     PREFILL_DECODE = "prefill and decode"
     VARIATION = "variation between rounds"
     MEMORY = "memory and exact counts"

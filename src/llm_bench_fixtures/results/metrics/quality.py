@@ -37,7 +37,6 @@ QUALITY: tuple[Metric, ...] = (
         column="perplexity",
         formula="exp(loss)",
         source="Hugging Face, perplexity of fixed-length models",
-        tables={ReportTable.SUMMARY: 70},
         tolerance=Tolerance(relative=0.005, floor=MLPERF_FLOOR),
     ),
     _row(
@@ -84,7 +83,6 @@ QUALITY: tuple[Metric, ...] = (
         title="Mean divergence from the reference",
         column="KLD",
         formula="mean over the scored tokens of sum p ln(p / q): Kullback-Leibler divergence from the reference's p",
-        tables={ReportTable.SUMMARY: 80},
         tolerance=Tolerance(relative=0.10, absolute=0.001),
     ),
     _divergence_error(
@@ -130,7 +128,6 @@ QUALITY: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         formula="share of the scored tokens where none is likelier than the reference's most likely one",
         source="llama-perplexity's same top p",
-        tables={ReportTable.SUMMARY: 90},
         tolerance=Tolerance(relative=MLPERF_FLOOR),
     ),
     _row(

@@ -49,7 +49,6 @@ SPEEDUP: tuple[Metric, ...] = (
         ),
         source="own",
         value=_of_speedup(lambda found: found.ratio),
-        tables={ReportTable.SUMMARY: 42},
         tolerance=Tolerance(relative=0.05),
     ),
     _row(

@@ -42,12 +42,7 @@ TOKENS: tuple[Metric, ...] = (
         formula="start of a prompt's batch to its first new token; mean over the prompts, median over the rounds",
         source="MLPerf, vLLM",
         value=_median(prefill_decode.ttft_s),
-        tables={
-            ReportTable.SUMMARY: 10,
-            ReportTable.SCENARIO: 10,
-            ReportTable.REFERENCE: 20,
-            ReportTable.PREFILL_DECODE: 10,
-        },
+        tables={ReportTable.SCENARIO: 10, ReportTable.PREFILL_DECODE: 10},
     ),
     _row(
         name="tpot_s",
@@ -59,12 +54,7 @@ TOKENS: tuple[Metric, ...] = (
         ),
         source="vLLM",
         value=_median(prefill_decode.tpot_s),
-        tables={
-            ReportTable.SUMMARY: 20,
-            ReportTable.SCENARIO: 20,
-            ReportTable.REFERENCE: 30,
-            ReportTable.PREFILL_DECODE: 20,
-        },
+        tables={ReportTable.SCENARIO: 20, ReportTable.PREFILL_DECODE: 20},
     ),
     *(
         _row(
