@@ -4,7 +4,7 @@ workloads that follow from that."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llm_bench_fixtures.answer.headline import OWN, SUPPORTING
 from llm_bench_fixtures.models.needs import Parts, Round
@@ -22,16 +22,6 @@ COLUMNS = (
     Column("cache per token", Notation.BYTES),
     Column(BATCH, Notation.COUNT),
 )
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What of a variant fits in a run's memory."""
-
-    variant: str
-    rows: int
-    """Prompts of the workload's length at a time."""
-    is_known: bool
 
 
 def fit_sections(run: Run) -> Iterator[Section]:
@@ -56,12 +46,14 @@ def fit_sentences(run: Run) -> Iterator[str]:
     if not memory:
         return
     asked = longest_of(run)
-    found = [Fit(one.id, parts.most_rows(memory, asked), parts.is_known) for one, parts in _predicted(run)]
-    fitting = [f"{one.variant} at most {one.rows:,} at a time" for one in found if one.is_known and one.rows]
-    others = [f"{one.variant} does not fit" for one in found if one.is_known and not one.rows]
-    others += [f"{one.variant}: {NOT_KNOWN}" for one in found if not one.is_known]
-    if found:
-        yield f"In {format_bytes(memory)}, of prompts of {_lengths(asked)}: {', '.join((*fitting, *others))}."
+    rows = {one.id: parts.most_rows(memory, asked) if parts.is_known else None for one, parts in _predicted(run)}
+    said = [
+        *(f"{name} at most {most:,} at a time" for name, most in rows.items() if most),
+        *(f"{name} does not fit" for name, most in rows.items() if most == 0),
+        *(f"{name}: {NOT_KNOWN}" for name, most in rows.items() if most is None),
+    ]
+    if said:
+        yield f"In {format_bytes(memory)}, of prompts of {_lengths(asked)}: {', '.join(said)}."
 
 
 def _predicted(run: Run) -> list[tuple[VariantResult, Parts]]:

@@ -111,17 +111,14 @@ def flags(run: Run, record: Record) -> list[str]:
 def variant_flags(variant: VariantResult) -> list[str]:
     """The execution modes that change what it answers beyond float error, or that its code fails in."""
     diverging = [found for found in variant.equivalence if found.verdict is EquivalenceVerdict.DIVERGES]
+    failed = dict.fromkeys(one.mode for one in variant.equivalence if one.verdict is EquivalenceVerdict.FAILED)
     in_text = dict.fromkeys(found.mode for found in diverging if found.token is not None)
     in_probability = dict.fromkeys(found.mode for found in diverging if found.mode not in in_text)
     return [
         *(f"{mode} changes its text" for mode in in_text),
         *(f"{mode} changes its probabilities" for mode in in_probability),
-        *(f"{mode} fails" for mode in dict.fromkeys(_failed(variant))),
+        *(f"{mode} fails" for mode in failed),
     ]
-
-
-def _failed(variant: VariantResult) -> list[str]:
-    return [found.mode for found in variant.equivalence if found.verdict is EquivalenceVerdict.FAILED]
 
 
 def _siblings(run: Run, record: Record) -> list[Record]:

@@ -29,29 +29,9 @@ from llm_bench_fixtures.results.record import Record, Run
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
     """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
-    sources = (
-        _fits,
-        _loads,
-        _fast_tokens,
-        _contention,
-        _batch,
-        _decode,
-        _cache,
-        _padding,
-        _prompt_length,
-        _too_few_rounds,
-    )
-    return tuple(sentence for source in sources for sentence in source(seen))
-
-
-def _fits(seen: Evidence) -> Iterator[str]:
-    """What fits in the memory that was given."""
-    yield from fit_sentences(seen.run)
-
-
-def _loads(seen: Evidence) -> Iterator[str]:
-    """What servers sustain."""
-    yield from load_sentences(seen.run)
+    sources = (_fast_tokens, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    told = (sentence for source in sources for sentence in source(seen))
+    return (*fit_sentences(seen.run), *load_sentences(seen.run), *told)
 
 
 def _fast_tokens(seen: Evidence) -> Iterator[str]:
