@@ -20,7 +20,6 @@ from llm_bench_fixtures.results.record import Record, RecordHead, Run, Status
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
 from llm_bench_fixtures.text import LONGEST, printable, without_middle
 
-T = TypeVar("T")
 
 MOST_BYTES = 128 * 2**20  # of a file
 MOST_VALUES = 8_000_000  # in a file: read, each takes up to 60 bytes, however short it is there

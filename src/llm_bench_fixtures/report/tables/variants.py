@@ -29,7 +29,7 @@ from llm_bench_fixtures.report.tables.tasks import task_sections
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
-from llm_bench_fixtures.results.metrics.choices import CHOICES, OF_CHOICES
+from llm_bench_fixtures.results.metrics.quality import CHOICES, OF_CHOICES
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability

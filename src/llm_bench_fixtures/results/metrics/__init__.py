@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.results.metrics.choices import CHOICES
-from llm_bench_fixtures.results.metrics.exact import EXACT
+from llm_bench_fixtures.results.metrics.quality import CHOICES
+from llm_bench_fixtures.results.metrics.memory import EXACT
 from llm_bench_fixtures.results.metrics.latency import LATENCY
-from llm_bench_fixtures.results.metrics.machine import MACHINE
+from llm_bench_fixtures.results.metrics.tokens import MACHINE
 from llm_bench_fixtures.results.metrics.memory import MEMORY
 from llm_bench_fixtures.results.metrics.metric import (
     Direction,
@@ -26,7 +26,7 @@ from llm_bench_fixtures.results.metrics.metric import (
     Value,
 )
 from llm_bench_fixtures.results.metrics.quality import QUALITY
-from llm_bench_fixtures.results.metrics.speedup import SPEEDUP
+from llm_bench_fixtures.results.metrics.latency import SPEEDUP
 from llm_bench_fixtures.results.metrics.tokens import TOKENS
 
 __all__ = [

@@ -1,15 +1,28 @@
-"""A round's latency: its middle, its spread, and what follows from it."""
+"""A round's latency: its middle, its spread, and what follows from it; and the speed-up over the reference, from blocks."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
 from functools import partial
-
 from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval
-
+from collections.abc import Callable
+from functools import partial
+from llm_bench_fixtures.results.metrics.metric import (
+    NEVER_JUDGED,
+    Direction,
+    Kind,
+    Metric,
+    ReportTable,
+    Tolerance,
+    Unit,
+    Value,
+)
+from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.speedup import is_calm, record_speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 def _of_rounds(summary: Callable[[tuple[float, ...]], float], least: int = 1) -> Value:
     return lambda record, _: summary(record.rounds_s) if len(record.rounds_s) >= least else None
@@ -165,5 +178,74 @@ LATENCY: tuple[Metric, ...] = (
         formula="number of timed rounds",
         value=lambda record, _: len(record.rounds_s) or None,
         tables={ReportTable.VARIATION: 40},
+    ),
+)
+
+
+def _of_speedup(field: Callable[[Speedup], float]) -> Value:
+    def value(record: Record, _: VariantResult) -> float | None:
+        found = record_speedup(record)
+        return field(found) if found else None
+
+    return value
+
+
+def _disturbed_rounds(record: Record, _: VariantResult) -> float | None:
+    if not record.waited_s:
+        return None
+    return sum(not is_calm(*one) for one in zip(record.rounds_s, record.waited_s, strict=True))
+
+
+# What a row does not say.
+_speedup = partial(Metric, unit=Unit.NONE, direction=Direction.HIGHER_IS_BETTER, kind=Kind.TIMING)
+
+SPEEDUP: tuple[Metric, ...] = (
+    _speedup(
+        name="speedup",
+        title="Speed-up",
+        column="speed-up",
+        formula=(
+            "the reference's latency / latency, for each pair of rounds of the same block; averaged as the exponential "
+            "of the 20 % trimmed mean of their logarithms; none for fewer than three pairs, or two where the run's "
+            "other cases show how far pairs scatter"
+        ),
+        source="own",
+        value=_of_speedup(lambda found: found.ratio),
+        tolerance=Tolerance(relative=0.05),
+    ),
+    _speedup(
+        name="speedup_low",
+        title="Speed-up, lower bound",
+        column="from",
+        formula=(
+            "lower end of the speed-up's 95 % interval: Student's t with the Winsorized variance of the logarithms, "
+            "shrunk toward those of the run's other comparisons, plus the variance between processes of identical work"
+        ),
+        source="Tukey and McLaughlin 1963; Smyth 2004",
+        value=_of_speedup(lambda found: found.low),
+        tolerance=NEVER_JUDGED,
+    ),
+    _speedup(
+        name="speedup_high",
+        title="Speed-up, upper bound",
+        column="to",
+        formula="upper end of the speed-up's 95 % interval",
+        source="Tukey and McLaughlin 1963; Smyth 2004",
+        value=_of_speedup(lambda found: found.high),
+        tolerance=NEVER_JUDGED,
+    ),
+    _speedup(
+        name="disturbed_rounds",
+        title="Disturbed rounds",
+        column="disturbed",
+        unit=Unit.COUNT,
+        direction=Direction.NEITHER,
+        formula=(
+            "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
+            "the threads; none where the system doesn't report it"
+        ),
+        source="own; from Linux's run-queue wait",
+        value=_disturbed_rounds,
+        tables={ReportTable.VARIATION: 45},
     ),
 )
