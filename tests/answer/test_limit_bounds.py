@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from run_factory import full_run
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.limit_bounds import bounds, strictest_bound
+from llm_bench_fixtures.report.page.limits import bounds, strictest_bound
 from llm_bench_fixtures.answer.need import Need, QualityMeasure, Standing, quality_limit
 from llm_bench_fixtures.answer.standings import Standings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from run_factory import make_block_record, make_record, make_run, make_workload
 
-from llm_bench_fixtures.answer.scenario_means import scenario_means
+from llm_bench_fixtures.answer.headline import scenario_means
 from llm_bench_fixtures.results.record import Record
 
 

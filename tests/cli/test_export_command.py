@@ -18,7 +18,7 @@ from run_factory import make_record, make_variant, skipped_record
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.history.tidy import COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS
+from llm_bench_fixtures.history.export import COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from run_factory import make_provenance
 
-from llm_bench_fixtures.history.fingerprint import Fingerprint, differences, fingerprint_of
+from llm_bench_fixtures.history.together import Fingerprint, differences, fingerprint_of
 from llm_bench_fixtures.results.metrics import Kind
 
 LIBRARIES = {"torch": "2.6.0", "pytest": "9.2.0"}

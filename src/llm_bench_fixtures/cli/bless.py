@@ -10,7 +10,7 @@ import argparse
 from llm_bench_fixtures.cli.arguments import add_storage, storage_of
 from llm_bench_fixtures.cli.console import say
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.history.blessing import bless
+from llm_bench_fixtures.history.saved import bless
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
 from llm_bench_fixtures.results.record import RunState
 

@@ -20,7 +20,7 @@ from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_ove
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
-from llm_bench_fixtures.history.tidy import tidy_tables
+from llm_bench_fixtures.history.export import tidy_tables
 from llm_bench_fixtures.options.parsers import parse_names, parse_path
 from llm_bench_fixtures.results.metrics import registry
 

@@ -24,7 +24,7 @@ from llm_bench_fixtures.gate.margins import (
 from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
-from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of, other_parts
+from llm_bench_fixtures.history.together import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.metrics.tasks import task_metrics, with_tasks
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor

@@ -1,5 +1,6 @@
-"""Writes the long table of saved runs as CSV, Parquet or SQLite.
+"""Writes saved runs as one long table, with a row for each run, benchmark and metric: as CSV, Parquet or SQLite.
 
+A benchmark without metrics, such as one that was skipped, has one row without a metric, so that no benchmark is lost.
 The runs are written one by one, so that a thousand of them need no more memory than one.
 """
 
@@ -10,16 +11,27 @@ from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
-
 from llm_bench_fixtures.errors import MissingLibrary
-from llm_bench_fixtures.history.tidy import FLAG_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS
 from llm_bench_fixtures.results.table import for_csv
 from llm_bench_fixtures.writing import replacing
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.history.together import fingerprint_of
+from llm_bench_fixtures.history.headings import PassOver, Unreadable
+from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.storage import name_in
+from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, workload_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
     Tables = Iterable[pd.DataFrame]
+
+    import pandas as pd
 
 SQL_TABLE = "measurements"
 
@@ -86,3 +98,73 @@ def write_export(tables: Tables, kind: ExportFormat, path: Path) -> None:
     """Write the file whole, or leave the file that is there as it is. Raises UnwritableFile and MissingLibrary."""
     with replacing(path) as scratch:
         WRITERS[kind](tables, scratch)
+
+
+RUN_COLUMNS = (
+    *("file", "started", "branch", "commit", "dirty", "model", "random_weights", "hardware", "fingerprint", "state"),
+)
+RECORD_COLUMNS = ("test", "scenario", "case", "variant", "status", "reason")
+TOKEN_COLUMNS = ("new_tokens", "padded_tokens")
+WORKLOAD_COLUMNS = (*WORKLOAD_TEXTS, *WORKLOAD_NUMBERS, *TOKEN_COLUMNS)
+METRIC_COLUMNS = ("metric", "value", "unit", "direction", "kind")
+COLUMNS = (*RUN_COLUMNS, *RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS)
+FLAG_COLUMNS = ("dirty", "random_weights")
+NUMBER_COLUMNS = (*WORKLOAD_NUMBERS, *TOKEN_COLUMNS, "value")
+TEXT_COLUMNS = tuple(name for name in COLUMNS if name not in (*FLAG_COLUMNS, *NUMBER_COLUMNS))
+
+
+def tidy_tables(
+    paths: Iterable[Path], storage: Path, wanted: Collection[str], metrics: Mapping[str, Metric], pass_over: PassOver
+) -> Iterator[pd.DataFrame]:
+    """A table of COLUMNS for each run that can be read.
+
+    wanted: the names of metrics; empty for all. metrics: those that are known, by name. NUMBER_COLUMNS are float64:
+    NaN in a row without a metric, or of a benchmark whose workload isn't known.
+    """
+    for path in paths:
+        try:
+            run = read_saved_run(path)
+        except UnreadableResults as error:
+            pass_over(Unreadable(path, str(error)))
+            continue
+        yield tidy_table(run, name_in(storage, path), wanted, metrics)
+
+
+def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
+    """The table of one run. A metric that is not known has no unit, direction and kind."""
+    import pandas as pd
+
+    rows = [(*_identity(record), *values) for record in run.records for values in _values(record, wanted, metrics)]
+    table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
+    table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))
+    for position, (name, value) in enumerate(zip(RUN_COLUMNS, _run_values(run, file), strict=True)):
+        table.insert(position, name, value)
+    return table
+
+
+def _run_values(run: Run, file: str) -> tuple[str | bool, ...]:
+    where = run.provenance
+    return (
+        *(file, where.started, where.branch, where.commit, where.dirty, where.model, where.random_weights),
+        *(where.hardware, fingerprint_of(where).digest, run.state.value),
+    )
+
+
+def _identity(record: Record) -> tuple[str | float | None, ...]:
+    """The values of RECORD_COLUMNS and of WORKLOAD_COLUMNS."""
+    identity = (record.test, record.scenario, record.case, record.variant, record.status.value, record.reason)
+    tokens = (getattr(record.workload, name, None) for name in TOKEN_COLUMNS)
+    return (*identity, *workload_columns(record.workload).values(), *tokens)
+
+
+def _values(
+    record: Record, wanted: Collection[str], metrics: Mapping[str, Metric]
+) -> Iterator[tuple[str, float | None, str, str, str]]:
+    """The metric's columns of each of the record's rows: one row without a metric where it has none that is wanted."""
+    chosen = {name: value for name, value in record.metrics.items() if not wanted or name in wanted}
+    for name, value in chosen.items():
+        metric = metrics.get(name)
+        described = (metric.unit.value, metric.direction.value, metric.kind.value) if metric else ("", "", "")
+        yield (name, value, *described)
+    if not chosen:
+        yield ("", None, "", "", "")

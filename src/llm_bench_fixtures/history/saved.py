@@ -13,11 +13,9 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Generic
-
 import msgspec
-
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
-from llm_bench_fixtures.results.plausible import (
+from llm_bench_fixtures.results.storage import (
     MOST_BYTES,
     faults_of_record,
     faults_of_run,
@@ -36,6 +34,15 @@ from llm_bench_fixtures.results.storage import (
 )
 from llm_bench_fixtures.results.table import metric_values
 from llm_bench_fixtures.text import well_formed
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.results.record import Blessing, Run
+from llm_bench_fixtures.results.storage import decode, read_bytes
+from llm_bench_fixtures.text import well_formed
+from llm_bench_fixtures.writing import write_whole
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
 LONGEST_VALUE = 70  # bytes of a token's time in pytest-benchmark's files, with all that it is indented by
@@ -184,3 +191,19 @@ class _Stored(msgspec.Struct, Generic[RecordT]):
     llm_bench: Run[RecordT] | None = None
     """The run, with only those records that became no benchmark."""
     benchmarks: Annotated[list[_Benchmark[RecordT]], msgspec.Meta(max_length=MOST_RECORDS)] | None = None
+
+
+def bless(path: Path, reason: str) -> Run:
+    """Write into the file that its run is a baseline, and why. Returns the run as it was before.
+
+    The file is replaced whole or not at all, and keeps its mode. Raises InvalidSetting where there is no reason,
+    UnreadableResults and UnwritableFile.
+    """
+    if not reason.strip():
+        raise InvalidSetting("a run is blessed for a reason: say which")
+    run = read_saved_run(path)
+    data = decode(read_bytes(path), dict, path)
+    blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
+    data.get(EXTRA, data)["blessing"] = asdict(blessing)
+    write_whole(path, json.dumps(well_formed(data), indent=4))
+    return run

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
+from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine

@@ -27,7 +27,7 @@ from llm_bench_fixtures.report.charts.spec import (
     ends_of,
     rows_axis,
 )
-from llm_bench_fixtures.report.charts.sweeps import sweep_charts
+from llm_bench_fixtures.report.charts.variants import sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import (
     LATENCY,

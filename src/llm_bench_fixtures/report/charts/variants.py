@@ -1,4 +1,5 @@
-"""Variants in a chart: how they are told apart, and their values, each with its interval, in the unit of the axis.
+"""Variants in a chart: how they are told apart, and their values, each with its interval, in the unit of the axis; and
+charts of what a scenario changes, prompt length and batch size, with a line for each variant.
 
 A colour stands for a backend; a marker and a dash tell variants of the same colour apart. The colours are Okabe and
 Ito's ("Color universal design", 2008), which colour-blind readers tell apart. Those that stand first have a contrast of
@@ -8,7 +9,6 @@ three to one both on white and on the page's dark ground.
 from __future__ import annotations
 
 from collections import Counter
-
 from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.need import QualityMeasure
 from llm_bench_fixtures.report.charts.spec import Estimate, Look, exactly
@@ -18,6 +18,13 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Unit
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.spread import quartiles
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Point, Series, ends_of, exactly, padded
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
+from llm_bench_fixtures.results.record import Run, WorkloadFacts
+from llm_bench_fixtures.results.speedup import record_speedup
 
 LATENCY, SPEED, SPEEDUP = METRIC_BY_NAME["latency_s"], METRIC_BY_NAME["output_tokens_per_s"], METRIC_BY_NAME["speedup"]
 SCALES = {Unit.SECONDS: (1e3, "ms"), Unit.BYTES: (1e-6, "MB")}  # from the base unit to that of an axis
@@ -112,3 +119,70 @@ def in_words(estimate: Estimate, metric: Metric) -> str:
 
 def what_bars_are(metric: Metric) -> str:
     return "95 % interval" if metric is SPEEDUP else "quartiles of the rounds"
+
+
+BEYOND = 1.15  # times the outermost case: where the axis ends
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A scenario whose cases are numbers, and two metrics to draw over them."""
+
+    scenario: str
+    unit: str
+    """Of the cases, on the axis."""
+    case: Callable[[WorkloadFacts], int]
+    metric: Metric
+    instead: Metric
+    """The second metric where the run has no speed-ups of blocks."""
+
+
+SWEEPS = (
+    Sweep("prompt_length", "prompt tokens", lambda facts: facts.prompt_tokens, METRIC_BY_NAME["ttft_s"], SPEED),
+    Sweep("batch", "batch size", lambda facts: facts.batch_size, SPEED, METRIC_BY_NAME["per_sample_latency_s"]),
+)
+
+
+def sweep_charts(findings: Findings) -> Iterator[Chart]:
+    """Two for each sweep that has at least two cases of a variant."""
+    run = findings.run
+    in_blocks = any(record_speedup(record) for record in run.measured())
+    for sweep in SWEEPS:
+        for metric in (sweep.metric, SPEEDUP if in_blocks else sweep.instead):
+            points = dict(_points(run, sweep, metric))
+            if points:
+                yield _chart(run, sweep, metric, points)
+
+
+def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple[Point, ...]]]:
+    """Of each variant that has the metric of at least two cases, in the order of the cases."""
+    for variant in run.variants:
+        found = []
+        for record in run.measured(sweep.scenario):
+            estimate = estimate_of(run, record, metric) if record.variant == variant.id else None
+            if estimate is not None and record.workload is not None:
+                case = sweep.case(record.workload)
+                rounds = ("rounds", str(len(record.rounds_s)))
+                facts = ((sweep.unit, str(case)), (metric.title, in_words(estimate, metric)), rounds)
+                found.append(Point(exactly(case), on_axis(estimate, metric), facts))
+        if len({point.x for point in found}) > 1:
+            yield variant.id, tuple(sorted(found, key=lambda point: point.x.value))
+
+
+def _chart(run: Run, sweep: Sweep, metric: Metric, points: Mapping[str, tuple[Point, ...]]) -> Chart:
+    looks, is_speedup = looks_of(run), metric is SPEEDUP
+    cases = sorted({int(point.x.value) for line in points.values() for point in line})
+    across = (cases[0] / BEYOND, cases[-1] * BEYOND)
+    low, high = padded(ends_of(point.y for line in points.values() for point in line))
+    y = Axis(axis_title(metric, run.reference), (low if is_speedup else 0.0, high))
+    return Chart(
+        name=f"{sweep.scenario}-{metric.name}",
+        title=f"{metric.title} by {sweep.scenario.replace('_', ' ')}",
+        note=f"Bars: {what_bars_are(metric)}; {metric.direction}.",
+        description=f"{y.title} against {sweep.unit}, a line for each of {', '.join(points)}",
+        x=Axis(sweep.unit, across, is_log=True, ticks=tuple((case, str(case)) for case in cases), has_grid=False),
+        y=y,
+        series=tuple(Series(name, line, looks[name], name, is_line=True) for name, line in points.items()),
+        lines=(Line(tuple((x, 1.0) for x in across), dash="dot"),) if is_speedup else (),
+        scenario=sweep.scenario,
+    )

@@ -17,7 +17,7 @@ from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Plot
-from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
+from llm_bench_fixtures.report.charts.variants import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
@@ -40,7 +40,7 @@ from llm_bench_fixtures.report.page.tables import (
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.load import load_sections
-from llm_bench_fixtures.report.tables.need import need_sections
+from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
     not_asked_sentence,

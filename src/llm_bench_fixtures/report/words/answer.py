@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llm_bench_fixtures.answer.drawbacks import Drawback, drawbacks_of
+from llm_bench_fixtures.answer.picks import Drawback, drawbacks_of
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import compared_records
 from llm_bench_fixtures.answer.meeting import Meeting, meeting_of
@@ -17,7 +17,7 @@ from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Outcome, Pick, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Standings, standings_for
 from llm_bench_fixtures.report.words.measured import speedup_words
-from llm_bench_fixtures.report.words.need import (
+from llm_bench_fixtures.report.words.quality import (
     limit_words,
     need_sentence,
     not_admitted_words,

@@ -1,15 +1,26 @@
-"""The quality over the corpus in words. Near-lossless variants are named together and in no order."""
+"""The quality over the corpus in words; who meets a need, and by which figure others don't. Near-lossless variants are named
+together and in no order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
 from llm_bench_fixtures.answer.need import QualityMeasure
 from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import perplexity_change
 from llm_bench_fixtures.results.formatting import count, five_digits, format_change, format_share
 from llm_bench_fixtures.results.record import Run, VariantResult
+import math
+from collections.abc import Iterator
+from llm_bench_fixtures.answer.headline import DEFAULT_CACHE
+from llm_bench_fixtures.answer.meeting import Meeting
+from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
+from llm_bench_fixtures.answer.standings import Judged, Standings
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.table import perplexity_change
+from llm_bench_fixtures.report.words.workload import describe_prompts
+from llm_bench_fixtures.results.formatting import count, format_share, three_digits, with_unit
+from llm_bench_fixtures.results.record import Record, VariantResult
 
 NOT_MEASURED = "quality not measured"
 
@@ -85,3 +96,122 @@ def quality_words(run: Run, identifier: str) -> str:
     change = text(perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
     words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
     return f"near-lossless ({words})" if is_near_lossless(variant) else words
+
+
+def need_sentence(meeting: Meeting) -> str:
+    """Who meets the need, who may, or what comes nearest; with which other settings it is met, and what of it couldn't
+    be judged. Empty where no variant ran."""
+    if not meeting.ran:
+        return ""
+    return " ".join([f"{_who(meeting)}.", *_nearest(meeting), *_elsewhere(meeting), *_not_judged(meeting)])
+
+
+def _who(meeting: Meeting) -> str:
+    standings, need = meeting.standings, meeting.standings.need
+    asked = f"{need.title} ({', '.join(map(str, standings.applied)) or need}){_where(standings)}"
+    may = f"; {', '.join(meeting.may)} may {need.verb} it" if meeting.may else ""
+    may += f"; not known of {', '.join(meeting.unknown)}" if meeting.unknown else ""
+    if meeting.meets:
+        who = f"{len(meeting.meets)} of {count(len(meeting.ran), 'variant')}"
+        return f"{who} {need.verb}{'s' * (len(meeting.meets) == 1)} {asked}: {', '.join(meeting.meets)}{may}"
+    return f"No variant is shown to {need.verb} {asked}{may}" if may else f"No variant {need.verb}s {asked}"
+
+
+def _where(standings: Standings) -> str:
+    """The workload on which the limits are judged."""
+    some = next(iter(standings.records.values()), None)
+    if some is None or some.workload is None:
+        return ""
+    is_batched = standings.need.want is Reader.THROUGHPUT
+    return f" at batch {some.workload.batch_size}" if is_batched else f" on {describe_prompts(some)}"
+
+
+def _nearest(meeting: Meeting) -> Iterator[str]:
+    if meeting.nearest is not None:
+        missed = [one for one in meeting.standings.judged[meeting.nearest] if one.standing is Standing.BEYOND]
+        variant = meeting.standings.run.variant(meeting.nearest)
+        figures = (f"{_figure(one, variant)}{_missed_by(one)}" for one in missed if variant)
+        yield f"{meeting.nearest} comes nearest: {'; '.join(figures)}."
+
+
+def _missed_by(one: Judged) -> str:
+    if not math.isfinite(one.miss):
+        return ""
+    return f", missed by {format_share(one.miss) if one.miss < 1 else f'a factor of {three_digits(1 + one.miss)}'}"
+
+
+def _elsewhere(meeting: Meeting) -> Iterator[str]:
+    if meeting.elsewhere:
+        yield f"Other settings {meeting.standings.need.verb} it: {', '.join(map(_setting, meeting.elsewhere))}."
+
+
+def _setting(record: Record) -> str:
+    facts = record.workload
+    if facts is None:
+        return record.variant
+    other = " without a cache" if facts.cache == "off" else f" with a {facts.cache} cache"
+    cache = "" if facts.cache == DEFAULT_CACHE else other
+    speed = f" ({three_digits(record.tokens_per_s)} tokens/s)" if record.tokens_per_s else ""
+    return f"{record.variant} at batch {facts.batch_size}{cache}{speed}"
+
+
+def _not_judged(meeting: Meeting) -> Iterator[str]:
+    if left := meeting.standings.not_applied:
+        yield f"Not judged, because not measured: {', '.join(map(str, left))}."
+
+
+def limit_words(standings: Standings) -> str:
+    """The limits that are applied, to stand after "with": "perplexity at most 1 % above fp32's"."""
+    *first, last = (limit.words(standings.run.reference) for limit in standings.applied)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def not_applied_sentences(standings: Standings) -> Iterator[str]:
+    """Why a limit isn't."""
+    notes = dict.fromkeys(variant.quality_note for variant in standings.run.variants if variant.quality_note)
+    why = f" ({'; '.join(notes)})" if notes else ""
+    for limit in standings.not_applied:
+        of_quality = f"no variant's quality was compared with {standings.run.reference}'s{why}"
+        reason = of_quality if limit.is_of_quality else "no variant has a figure for it"
+        yield f"The limit {limit} is not applied: {reason}."
+
+
+def not_admitted_words(variant: VariantResult, standings: Standings) -> str:
+    """What keeps the variant from being recommended, to stand behind its gain and a comma."""
+    if "perplexity" not in variant.quality and _lacks_quality(variant, standings):
+        return ": ".join(filter(None, (NOT_MEASURED, variant.quality_note)))
+    return f"but {why_not_admitted(variant, standings, standings.need.title)}"
+
+
+def why_not_admitted(variant: VariantResult, standings: Standings, title: str) -> str:
+    """The figures that keep the variant from being recommended. title: what to call the limits."""
+    standing, verb = standings.of(variant), standings.need.verb
+    decisive = [one for one in standings.judged[variant.id] if one.standing is standing]
+    if _lacks_quality(variant, standings):
+        note = f" ({variant.quality_note})" if variant.quality_note else ""
+        return f"has no quality figure to compare with {standings.run.reference}'s{note}"
+    if standing is Standing.UNKNOWN:
+        return f"has no figure here of {', '.join(one.metric.title_in_sentence for one in decisive)}"
+    figures = "; ".join(_figure(one, variant) for one in decisive)
+    if standing is Standing.UNCLEAR:
+        return f"may or may not {verb} {title} (not decided: {figures})"
+    return f"does not {verb} {title} ({figures})"
+
+
+def _lacks_quality(variant: VariantResult, standings: Standings) -> bool:
+    """Whether that is what keeps it from being recommended."""
+    unknown = (one.limit for one in standings.judged[variant.id] if one.standing is Standing.UNKNOWN)
+    return standings.of(variant) is Standing.UNKNOWN and any(limit.is_of_quality for limit in unknown)
+
+
+def _figure(one: Judged, variant: VariantResult) -> str:
+    """The figure, with its error and the limit where the limit isn't one of those that every report has."""
+    if one.metric.name == QualityMeasure.PPL_RATIO:
+        return f"perplexity {text(perplexity_change(variant))}"
+    if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
+        return f"top-1 agreement {format_share(one.value or 0.0)}"
+    low, high = (one.spread.low, one.spread.high) if one.spread else (None, None)
+    spread = f" ({with_unit(low, one.metric)} to {with_unit(high, one.metric)})" if one.spread else ""
+    return (
+        f"{one.metric.title_in_sentence} {with_unit(one.value, one.metric)}{spread}, limit {one.limit.bound_in_words}"
+    )
