@@ -140,14 +140,14 @@ class _Comparer:
                 rule, obstacle = self._speedup_rule(rule, metric), obstacle or self._reference_obstacle()
                 margin = change.margin if change else 0.0
             values = _Values(base.get(metric.name), head.get(metric.name), slowdown, margin)
-            yield self._judged(after.test, after.scenario, metric, rule, values, obstacle)
+            yield self._judged(after.test, metric, rule, values, obstacle)
 
     def _of_speedups(self) -> Iterator[Judgement]:
         """The mean speed-ups of the variants, over their tests."""
         metric = self._metrics[SPEEDUP]
         for variant, change in self._speedups.variants.items():
             judged = [
-                self._judged(variant, "", metric, rule, _Values(change.base, change.head, 1.0, change.margin))
+                self._judged(variant, metric, rule, _Values(change.base, change.head, 1.0, change.margin))
                 for rule in self._variant_rules(metric, variant)
             ]
             yield max(judged, key=_severity)
@@ -183,7 +183,9 @@ class _Comparer:
                 other_sample = samples_obstacle(metric, before, after, references) if is_quality else ""
                 judged = [
                     self._judged(
-                        *(after.id, "", metric, rule),
+                        after.id,
+                        metric,
+                        rule,
                         replace(values, margin=max(margin, self._noise.margin(metric, rule))),
                         obstacle or other_sample,
                         lost=after.quality_note,
@@ -212,14 +214,7 @@ class _Comparer:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)
 
     def _judged(
-        self,
-        subject: str,
-        scenario: str,
-        metric: Metric,
-        rule: Rule,
-        values: _Values,
-        obstacle: str = "",
-        lost: str = "",
+        self, subject: str, metric: Metric, rule: Rule, values: _Values, obstacle: str = "", lost: str = ""
     ) -> Judgement:
         """obstacle: why nothing of the subject is comparable. lost: why a metric of the subject may have vanished."""
         reason = obstacle or self._obstacle(metric.kind)
@@ -235,7 +230,7 @@ class _Comparer:
             verdict = judge(metric.direction, rule, values.base, level, margin)
         slowdown = values.slowdown if metric.unit in CLOCKED else 1.0
         known = values.margin if has_own_noise(metric) else math.inf
-        return Judgement(subject, scenario, metric, rule, verdict, values.base, values.head, slowdown, known, reason)
+        return Judgement(subject, metric, rule, verdict, values.base, values.head, slowdown, known, reason)
 
     def _obstacle(self, kind: Kind) -> str:
         """Why metrics of that kind can't be compared; "" where they can."""

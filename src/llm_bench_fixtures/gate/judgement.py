@@ -21,8 +21,6 @@ class Judgement:
 
     subject: str
     """The test's node id, or the variant's id."""
-    scenario: str
-    """The test's scenario; empty where the subject is a variant."""
     metric: Metric
     rule: Rule
     verdict: Verdict
