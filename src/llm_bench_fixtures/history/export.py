@@ -18,8 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.together import fingerprint_of
-from llm_bench_fixtures.history.headings import PassOver, Unreadable
+from llm_bench_fixtures.history.headings import PassOver, Unreadable, run_facts
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.results.metrics import Metric
@@ -137,17 +136,9 @@ def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[st
     rows = [(*_identity(record), *values) for record in run.records for values in _values(record, wanted, metrics)]
     table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
     table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))
-    for position, (name, value) in enumerate(zip(RUN_COLUMNS, _run_values(run, file), strict=True)):
+    for position, (name, value) in enumerate(run_facts(file, run.provenance, run.state).items()):
         table.insert(position, name, value)
     return table
-
-
-def _run_values(run: Run, file: str) -> tuple[str | bool, ...]:
-    where = run.provenance
-    return (
-        *(file, where.started, where.branch, where.commit, where.dirty, where.model, where.random_weights),
-        *(where.hardware, fingerprint_of(where).digest, run.state.value),
-    )
 
 
 def _identity(record: Record) -> tuple[str | float | None, ...]:

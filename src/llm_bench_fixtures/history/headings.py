@@ -13,6 +13,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import NotOurResults, UnreadableResults
 from llm_bench_fixtures.history.saved import read_run_of
+from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Blessing, RecordHead, Run, RunState
 
@@ -49,6 +50,17 @@ def started_of(provenance: Provenance) -> datetime:
         return started.astimezone(UTC) if started.tzinfo else started.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return LONG_AGO
+
+
+def run_facts(file: str, provenance: Provenance, state: RunState) -> dict[str, str | bool]:
+    """What lists and tables for programs say of a run, by name."""
+    given = ("started", "branch", "commit", "dirty", "model", "random_weights", "hardware")
+    return {
+        "file": file,
+        **{name: getattr(provenance, name) for name in given},
+        "fingerprint": fingerprint_of(provenance).digest,
+        "state": state.value,
+    }
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
-from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
+from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable, run_facts
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.tables.table import Table
@@ -90,18 +90,8 @@ def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], stor
 
 
 def _entry(run: Heading, storage: Path) -> dict[str, Any]:
-    where = run.provenance
     return {
-        "file": name_in(storage, run.path),
-        "started": where.started,
-        "branch": where.branch,
-        "commit": where.commit,
-        "dirty": where.dirty,
-        "model": where.model,
-        "random_weights": where.random_weights,
-        "hardware": where.hardware,
-        "fingerprint": fingerprint_of(where).digest,
-        "state": run.state.value,
+        **run_facts(name_in(storage, run.path), run.provenance, run.state),
         "blessed": run.blessing.reason if run.blessing else None,
         "measured": run.measured,
         "records": run.records,
