@@ -57,7 +57,7 @@ def worth(metric: Metric) -> str:
 
 
 def source_of(metric: Metric) -> str:
-    return f" ({metric.source})" if metric.source not in ("", "own") else ""
+    return f" ({metric.source})" if metric.source else ""
 
 
 def option_list() -> Iterator[str]:

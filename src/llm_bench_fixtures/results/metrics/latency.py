@@ -209,7 +209,6 @@ SPEEDUP: tuple[Metric, ...] = (
             "of the 20 % trimmed mean of their logarithms; none for fewer than three pairs, or two where the run's "
             "other cases show how far pairs scatter"
         ),
-        source="own",
         value=_of_speedup(lambda found: found.ratio),
         tolerance=Tolerance(relative=0.05),
     ),

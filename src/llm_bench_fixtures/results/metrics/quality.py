@@ -22,7 +22,7 @@ from llm_bench_fixtures.results.metrics.metric import Direction, Force, Kind, Me
 # What a row does not say.
 _row = partial(Metric, unit=Unit.NONE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)
 _divergence = partial(_row, unit=Unit.NATS_PER_TOKEN, source="llama-perplexity")
-_divergence_error = partial(_row, unit=Unit.NATS_PER_TOKEN, direction=Direction.NEITHER, source="own")
+_divergence_error = partial(_row, unit=Unit.NATS_PER_TOKEN, direction=Direction.NEITHER)
 
 QUALITY: tuple[Metric, ...] = (
     _row(
@@ -175,7 +175,6 @@ QUALITY: tuple[Metric, ...] = (
         unit=Unit.SHARE,
         direction=Direction.NEITHER,
         formula="scored_tokens / tokens of the whole corpus, where a sample of it was scored",
-        source="own",
     ),
     _row(
         name="scored_tokens",
@@ -247,7 +246,6 @@ CHOICES: tuple[Metric, ...] = (
         title="Answers changed",
         column="other answer",
         formula="share of the questions with another answer than the reference's: flips, and other wrong answers",
-        source="own",
         tolerance=POINTS,
     ),
     _choice(

@@ -52,7 +52,7 @@ def _rows(task: TaskFacts, metric: TaskMetric) -> Iterator[Metric]:
         source="lm-evaluation-harness",
         tolerance=POINTS if metric.is_share else None,
     )
-    row = partial(Metric, direction=Direction.NEITHER, kind=Kind.QUALITY, unit=unit, source="own")
+    row = partial(Metric, direction=Direction.NEITHER, kind=Kind.QUALITY, unit=unit)
     yield row(
         name=f"{name}_{CHANGE}",
         title=f"Change of {head}",

@@ -200,7 +200,6 @@ MACHINE: tuple[Metric, ...] = (
         title="Matrix product of the probe",
         column="probe matmul",
         formula="median over the rounds of a fixed float32 matrix product, run before each; only with --llm-probe",
-        source="own",
         value=_probe_median(0),
     ),
     _of_machine(
@@ -208,7 +207,6 @@ MACHINE: tuple[Metric, ...] = (
         title="Memory read of the probe",
         column="probe read",
         formula="median over the rounds of a fixed read of memory, run before each; only with --llm-probe",
-        source="own",
         value=_probe_median(1),
     ),
 )
