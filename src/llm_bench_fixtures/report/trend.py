@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, TrendFilter, TrendLine
 from llm_bench_fixtures.report.charts.plotly import figures_of
-from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Look, Point, Series, exactly, padded
 from llm_bench_fixtures.report.charts.variants import numbered_looks
 from llm_bench_fixtures.report.history import (
     ADVICE,
@@ -94,13 +94,13 @@ def _what(chosen: TrendFilter) -> str:
     return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
 
 
-def _looks(groups: Sequence[Group]) -> dict[str, Look]:
+def _looks(groups: Sequence[Group]) -> dict[str, spec.Look]:
     """By variant, the same in all groups."""
     variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
     return dict(zip(variants, numbered_looks(len(variants)), strict=True))
 
 
-def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Sequence[Chart]) -> dict[str, object]:
+def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Sequence[spec.Chart]) -> dict[str, object]:
     """The part of the page on one fingerprint."""
     linked = {
         text: links[run.provenance.commit]
@@ -212,21 +212,21 @@ def trend_charts(
     group: Group,
     lines: Sequence[TrendLine],
     metrics: Mapping[str, Metric],
-    looks: Mapping[str, Look],
+    looks: Mapping[str, spec.Look],
     links: Mapping[str, str],
-) -> Iterator[Chart]:
+) -> Iterator[spec.Chart]:
     """lines: those of the group to show. looks: by variant. links: by a run's commit, where its click leads."""
     for name in dict.fromkeys(line.metric for line in lines):
         shown = [line for line in lines if line.metric == name]
         title = metrics[name].title if name in metrics else name
-        ends = padded(change for line in shown for change in _changes(line))
-        yield Chart(
+        ends = spec.padded(change for line in shown for change in _changes(line))
+        yield spec.Chart(
             name=f"{group.fingerprint.digest}-{name}",
             title=title,
             note=f"{metrics[name].direction.capitalize()}." if name in metrics else "",
             description=f"{title} run by run, a line for each of {', '.join(line.variant for line in shown)}",
-            x=Axis("", (-0.5, len(group.runs) - 0.5), ticks=tuple(_ticks(group.runs)), has_grid=False),
-            y=Axis("against its first level", ends, suffix=" %"),
+            x=spec.Axis("", (-0.5, len(group.runs) - 0.5), ticks=tuple(_ticks(group.runs)), has_grid=False),
+            y=spec.Axis("against its first level", ends, suffix=" %"),
             lines=tuple(found for line in shown for found in _levels_and_steps(line, looks[line.variant], ends)),
             series=tuple(
                 _line_series(line, group.runs, metrics.get(name), looks[line.variant], links) for line in shown
@@ -243,22 +243,22 @@ def _percent(value: float, line: TrendLine) -> float:
     return (value / line.levels[0].value - 1) * 100
 
 
-def _levels_and_steps(line: TrendLine, look: Look, ends: tuple[float, float]) -> Iterator[Line]:
+def _levels_and_steps(line: TrendLine, look: spec.Look, ends: tuple[float, float]) -> Iterator[spec.Line]:
     """Of a line that steps: each level thick, and a dotted line at each step."""
     if len(line.levels) < 2:
         return
     for level in line.levels:
         change = _percent(level.value, line)
         places = ((float(level.first), change), (float(level.last), change))
-        yield Line(places, look.colour, width=2.2, variant=line.variant)
+        yield spec.Line(places, look.colour, width=2.2, variant=line.variant)
     for before, after in line.steps:
         middle = (before.last + after.first) / 2
-        yield Line(((middle, ends[0]), (middle, ends[1])), look.colour, "dot", variant=line.variant)
+        yield spec.Line(((middle, ends[0]), (middle, ends[1])), look.colour, "dot", variant=line.variant)
 
 
 def _line_series(
-    line: TrendLine, runs: Sequence[Heading], metric: Metric | None, look: Look, links: Mapping[str, str]
-) -> Series:
+    line: TrendLine, runs: Sequence[Heading], metric: Metric | None, look: spec.Look, links: Mapping[str, str]
+) -> spec.Series:
     points = []
     for position, value, change in zip(line.positions, line.values, _changes(line), strict=True):
         run, shown = runs[position], with_unit(value, metric) if metric else three_digits(value)
@@ -267,10 +267,10 @@ def _line_series(
             ("run", f"{run_name(run.path.name)}, {time_cell(run)}"),
             ("commit", commit_cell(run.provenance)),
         )
-        points.append(Point(exactly(position), exactly(change), facts, links.get(run.provenance.commit, "")))
+        points.append(spec.Point(spec.exactly(position), spec.exactly(change), facts, links.get(run.provenance.commit, "")))
     size = 4.0 if len(runs) <= POINTS_UP_TO else 0.0
     opacity = FAINT if len(line.levels) > 1 else CLEAR
-    return Series(line.variant, tuple(points), look, line.variant, size=size, is_line=True, opacity=opacity)
+    return spec.Series(line.variant, tuple(points), look, line.variant, size=size, is_line=True, opacity=opacity)
 
 
 def _ticks(runs: Sequence[Heading]) -> Iterator[tuple[float, str]]:

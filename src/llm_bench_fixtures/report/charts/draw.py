@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.labels import label_ends, label_points
-from llm_bench_fixtures.report.charts.spec import NEAR_COLOUR, SOFT, Axis, Bar, Chart, Estimate, Picture, Series, short
 from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def plot_style() -> Any:  # matplotlib types the keys one by one
         "font.size": FONT_SIZE,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.edgecolor": SOFT,
+        "axes.edgecolor": spec.SOFT,
         "axes.grid": True,
         "axes.axisbelow": True,
         "axes.titlesize": FONT_SIZE * 1.1,
@@ -86,7 +86,7 @@ def plot_style() -> Any:  # matplotlib types the keys one by one
     }
 
 
-def draw(picture: Picture) -> Figure:
+def draw(picture: spec.Picture) -> Figure:
     """The charts in a row, and below them the caption. Within `drawing`."""
     from matplotlib.figure import Figure
 
@@ -109,10 +109,10 @@ def draw(picture: Picture) -> Figure:
 def _caption(figure: Figure, text: str) -> None:
     size = FONT_SIZE * 0.75
     width = int(figure.get_figwidth() * 72 / (size * WIDE))
-    figure.supxlabel(textwrap.fill(drawable(text), width), x=0.01, ha="left", fontsize=size, color=SOFT)
+    figure.supxlabel(textwrap.fill(drawable(text), width), x=0.01, ha="left", fontsize=size, color=spec.SOFT)
 
 
-def _set_up(axis: Axes, chart: Chart, *, is_narrow: bool, has_names: bool) -> None:
+def _set_up(axis: Axes, chart: spec.Chart, *, is_narrow: bool, has_names: bool) -> None:
     """has_names: the rows' names are shown, rather than those of the chart to the left."""
     title = drawable(chart.title)
     axis.set_title(textwrap.fill(title, TITLE_WIDTH) if is_narrow else title)
@@ -128,10 +128,10 @@ def _set_up(axis: Axes, chart: Chart, *, is_narrow: bool, has_names: bool) -> No
         axis.set_yticklabels([])
 
 
-def _set_ticks(axis: Any, told: Axis, *, is_narrow: bool) -> None:
+def _set_ticks(axis: Any, told: spec.Axis, *, is_narrow: bool) -> None:
     """axis: matplotlib's XAxis or YAxis."""
     if told.ticks:
-        axis.set_ticks([at for at, _ in told.ticks], [short(drawable(text)) for _, text in told.ticks])
+        axis.set_ticks([at for at, _ in told.ticks], [spec.short(drawable(text)) for _, text in told.ticks])
     elif told.is_log or told.suffix:
         axis.set_major_formatter(f"{{x:g}}{told.suffix}")
     elif is_narrow:
@@ -140,16 +140,16 @@ def _set_ticks(axis: Any, told: Axis, *, is_narrow: bool) -> None:
         axis.set_major_locator(MaxNLocator(3))
 
 
-def _draw(axis: Axes, chart: Chart) -> None:
+def _draw(axis: Axes, chart: spec.Chart) -> None:
     for band in chart.bands:
         span = axis.axvspan if band.is_of_x else axis.axhspan
-        span(band.low, band.high, color=NEAR_COLOUR, alpha=0.1, linewidth=0, zorder=0)
+        span(band.low, band.high, color=spec.NEAR_COLOUR, alpha=0.1, linewidth=0, zorder=0)
     for line in chart.lines:
         xs, ys = zip(*line.places, strict=True)
         axis.plot(xs, ys, color=line.colour, linestyle=DASHES[line.dash], linewidth=line.width, zorder=1)
     for text in chart.texts:
         anchors = {"ha": "right" if text.is_right else "left", "va": "top" if text.is_below else "bottom"}
-        axis.text(text.x, text.y, drawable(f" {text.text} "), color=SOFT, fontsize=SMALL, **anchors)  # type: ignore[arg-type]
+        axis.text(text.x, text.y, drawable(f" {text.text} "), color=spec.SOFT, fontsize=SMALL, **anchors)  # type: ignore[arg-type]
     for bar in chart.bars:
         _draw_bar(axis, bar)
     for series in chart.series:
@@ -160,7 +160,7 @@ def _draw(axis: Axes, chart: Chart) -> None:
         axis.legend()
 
 
-def _draw_bar(axis: Axes, bar: Bar) -> None:
+def _draw_bar(axis: Axes, bar: spec.Bar) -> None:
     length = bar.length
     axis.barh(
         bar.row,
@@ -184,7 +184,7 @@ def _draw_bar(axis: Axes, bar: Bar) -> None:
     )
 
 
-def _draw_series(axis: Axes, series: Series) -> None:
+def _draw_series(axis: Axes, series: spec.Series) -> None:
     look, xs, ys = series.look, [one.x for one in series.points], [one.y for one in series.points]
     axis.errorbar(
         [one.value for one in xs],
@@ -205,13 +205,13 @@ def _draw_series(axis: Axes, series: Series) -> None:
     )
 
 
-def _errors(estimates: list[Estimate]) -> Any:
+def _errors(estimates: list[spec.Estimate]) -> Any:
     """Below and above, as matplotlib takes them."""
     return [[one.value - one.low for one in estimates], [one.high - one.value for one in estimates]]
 
 
-def _label(series: Series) -> str:
-    return f"{short(drawable(series.label))}{series.detail}"
+def _label(series: spec.Series) -> str:
+    return f"{spec.short(drawable(series.label))}{series.detail}"
 
 
 def drawable(text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.report.charts.spec import Series, apart
+from llm_bench_fixtures.report.charts import spec
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ def box_of(artist: Axes | Annotation) -> Box:
     return Box(extent.x0, extent.y0, extent.x1, extent.y1)
 
 
-def label_points(figure: Figure, axis: Axes, labelled: Sequence[tuple[Series, str]]) -> list[Annotation]:
+def label_points(figure: Figure, axis: Axes, labelled: Sequence[tuple[spec.Series, str]]) -> list[Annotation]:
     """Each text as near to its series' point as can be without covering a point, a bar or another text; joined by a
     line where that is further off. The axis must have its limits."""
     figure.draw_without_rendering()  # so that the axis has its place
@@ -81,7 +82,7 @@ def label_points(figure: Figure, axis: Axes, labelled: Sequence[tuple[Series, st
     return notes
 
 
-def _boxes(axis: Axes, series: Series, scale: float) -> Iterator[Box]:
+def _boxes(axis: Axes, series: spec.Series, scale: float) -> Iterator[Box]:
     """Of the marker and of the error bars, whichever way the axes run."""
     x, y = series.points[0].x, series.points[0].y
     for room, start, end in (
@@ -115,14 +116,14 @@ def _nearest(offset: tuple[float, float], width: float, height: float) -> tuple[
     return min(max(0.0, x - half[0]), x + half[0]), min(max(0.0, y - half[1]), y + half[1])
 
 
-def label_ends(axis: Axes, labelled: Sequence[tuple[Series, str]]) -> None:
+def label_ends(axis: Axes, labelled: Sequence[tuple[spec.Series, str]]) -> None:
     """Each text to the right of the plot, as near to its line's end as the others allow, and joined to it.
 
     The axis must have its limits.
     """
     to_axes = axis.transData + axis.transAxes.inverted()
     ends = [(series.points[-1].x.value, series.points[-1].y.value) for series, _ in labelled]
-    places = apart([float(to_axes.transform(end)[1]) for end in ends])
+    places = spec.apart([float(to_axes.transform(end)[1]) for end in ends])
     for (series, text), end, place in zip(labelled, ends, places, strict=True):
         axis.annotate(
             text,

@@ -10,20 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.charts.spec import (
-    AROUND_ROWS,
-    ROW,
-    Axis,
-    Bar,
-    Chart,
-    Line,
-    Look,
-    Point,
-    Series,
-    Text,
-    exactly,
-    rows_axis,
-)
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.words.workload import describe_workload
@@ -45,7 +32,7 @@ MIXTURE = (
 )
 
 
-def phases_chart(findings: Findings) -> Chart | None:
+def phases_chart(findings: Findings) -> spec.Chart | None:
     """A bar a variant; None where no variant's tokens were timed."""
     seconds = {variant: (_prefill_s(one), _decode_s(one) or 0.0) for variant, one in findings.common.items()}
     known = {variant: (prefill, decode) for variant, (prefill, decode) in seconds.items() if prefill}
@@ -54,7 +41,7 @@ def phases_chart(findings: Findings) -> Chart | None:
     looks = looks_of(findings.run)
     bars = [bar for row, (name, both) in enumerate(known.items()) for bar in _bars(name, both, row, looks[name])]
     longest_s = max(map(sum, known.values()))
-    return Chart(
+    return spec.Chart(
         name="phases",
         title="Prefill and decode",
         note=(
@@ -62,21 +49,21 @@ def phases_chart(findings: Findings) -> Chart | None:
             f"On {describe_workload(next(iter(findings.common.values())))}."
         ),
         description=f"Milliseconds of prefill and of decode, a bar for each of {', '.join(known)}",
-        x=Axis("milliseconds", (0.0, longest_s * 1e3 * ROOM_FOR_TEXT)),
-        y=rows_axis(list(known)),
+        x=spec.Axis("milliseconds", (0.0, longest_s * 1e3 * ROOM_FOR_TEXT)),
+        y=spec.rows_axis(list(known)),
         bars=tuple(bars),
-        height=AROUND_ROWS + ROW * len(known),
+        height=spec.AROUND_ROWS + spec.ROW * len(known),
     )
 
 
-def _bars(variant: str, seconds: tuple[float, float], row: int, look: Look) -> Iterator[Bar]:
+def _bars(variant: str, seconds: tuple[float, float], row: int, look: spec.Look) -> Iterator[spec.Bar]:
     """Prefill, and behind it decode."""
     start = 0.0
     total_s = sum(seconds)
     for phase, phase_s in zip(OPACITIES, seconds, strict=True):
         facts = ((phase, f"{format_seconds(phase_s)}, {format_share(phase_s / total_s)}"),)
         text = " + ".join(map(format_seconds, seconds)) if start else ""
-        yield Bar(variant, row, exactly(phase_s * 1e3), look, start, text, facts, OPACITIES[phase])
+        yield spec.Bar(variant, row, spec.exactly(phase_s * 1e3), look, start, text, facts, OPACITIES[phase])
         start += phase_s * 1e3
 
 
@@ -91,7 +78,7 @@ class RooflinePoint:
     """What the machine's limits allow the variant at this intensity, in its own precision; None where unknown."""
 
 
-def roofline_chart(findings: Findings) -> Chart | None:
+def roofline_chart(findings: Findings) -> spec.Chart | None:
     """None where the machine's limits, or the work, are not known."""
     provenance = findings.run.provenance
     phases = list(_phases(findings)) if provenance.read_bytes_per_s and provenance.matmul_flops_per_s else []
@@ -100,7 +87,7 @@ def roofline_chart(findings: Findings) -> Chart | None:
     ceilings, bandwidth = provenance.matmul_flops_per_s, provenance.read_bytes_per_s or 1.0
     x, y = _axes(phases, provenance)
     looks, (left, right) = looks_of(findings.run), x.ends
-    return Chart(
+    return spec.Chart(
         name="roofline",
         title="Roofline",
         note=_note(phases),
@@ -145,7 +132,7 @@ def own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
     return min(variant.matmul_flops_per_s, variant.read_bytes_per_s * work.intensity)
 
 
-def _axes(phases: Sequence[RooflinePoint], provenance: Provenance) -> tuple[Axis, Axis]:
+def _axes(phases: Sequence[RooflinePoint], provenance: Provenance) -> tuple[spec.Axis, spec.Axis]:
     """With room around the points and below the ceilings."""
     highest = max(provenance.matmul_flops_per_s.values())
     intensities = [phase.work.intensity for phase in phases]
@@ -153,26 +140,26 @@ def _axes(phases: Sequence[RooflinePoint], provenance: Provenance) -> tuple[Axis
     lowest = min(phase.work.flops_per_s for phase in phases)
     across = (min(intensities) / ROOM, max(*intensities, ridge) * ROOM)
     up = (lowest / ROOM / GIGA, highest * ROOM / GIGA)
-    return Axis("operations per byte read", across, is_log=True), Axis("GFLOP/s", up, is_log=True)
+    return spec.Axis("operations per byte read", across, is_log=True), spec.Axis("GFLOP/s", up, is_log=True)
 
 
-def _roof(bandwidth: float, ceiling: float, left: float, right: float) -> Line:
-    return Line(tuple((x, min(ceiling, bandwidth * x) / GIGA) for x in (left, ceiling / bandwidth, right)))
+def _roof(bandwidth: float, ceiling: float, left: float, right: float) -> spec.Line:
+    return spec.Line(tuple((x, min(ceiling, bandwidth * x) / GIGA) for x in (left, ceiling / bandwidth, right)))
 
 
-def _ceiling_names(ceilings: Mapping[str, float], right: float) -> Iterator[Text]:
+def _ceiling_names(ceilings: Mapping[str, float], right: float) -> Iterator[spec.Text]:
     for dtype, ceiling in ceilings.items():
         name = f"{dtype}: {three_digits(ceiling / GIGA)} GFLOP/s"
-        yield Text(name, right, ceiling / GIGA, is_right=True)
+        yield spec.Text(name, right, ceiling / GIGA, is_right=True)
 
 
-def _slope_name(bandwidth: float, left: float, lowest_gflops: float, ceiling: float) -> Text:
+def _slope_name(bandwidth: float, left: float, lowest_gflops: float, ceiling: float) -> spec.Text:
     """Above the middle of the slope's visible part."""
     middle = math.sqrt(max(left, lowest_gflops * GIGA / bandwidth) * ceiling / bandwidth)
-    return Text(f"memory: {three_digits(bandwidth / GIGA)} GB/s", middle, bandwidth * middle / GIGA, is_right=True)
+    return spec.Text(f"memory: {three_digits(bandwidth / GIGA)} GB/s", middle, bandwidth * middle / GIGA, is_right=True)
 
 
-def _series(phase: RooflinePoint, look: Look) -> Series:
+def _series(phase: RooflinePoint, look: spec.Look) -> spec.Series:
     work = phase.work
     facts = [
         (phase.name, f"{three_digits(work.flops_per_s / GIGA)} GFLOP/s"),
@@ -180,5 +167,5 @@ def _series(phase: RooflinePoint, look: Look) -> Series:
     ]
     if phase.roof_flops_per_s:
         facts.append(("of the roof of its precision", format_share(work.flops_per_s / phase.roof_flops_per_s)))
-    point = Point(exactly(work.intensity), exactly(work.flops_per_s / GIGA), tuple(facts))
-    return Series(phase.variant, (point,), look, phase.variant, size=7.5, is_filled=phase.name == "prefill")
+    point = spec.Point(spec.exactly(work.intensity), spec.exactly(work.flops_per_s / GIGA), tuple(facts))
+    return spec.Series(phase.variant, (point,), look, phase.variant, size=7.5, is_filled=phase.name == "prefill")

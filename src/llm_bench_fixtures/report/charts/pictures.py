@@ -8,25 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.answer.peaks import memory_metric
 from llm_bench_fixtures.answer.standings import NEAR
 from llm_bench_fixtures.report.charts.draw import draw, drawing
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
-from llm_bench_fixtures.report.charts.spec import (
-    AROUND_ROWS,
-    ROW,
-    Axis,
-    Band,
-    Bar,
-    Chart,
-    Estimate,
-    Picture,
-    Plot,
-    Point,
-    Series,
-    ends_of,
-    rows_axis,
-)
 from llm_bench_fixtures.report.charts.variants import sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import (
@@ -57,7 +43,7 @@ LOG_FROM = 20  # times the smallest value: above it the axis is logarithmic
 LOG_ROOM = 1.6
 
 
-def write_plots(findings: Findings, folder: Path) -> list[Plot]:
+def write_plots(findings: Findings, folder: Path) -> list[spec.Plot]:
     """Draw what the run has data for, into `folder`; our pictures of an earlier run are removed. Raises
     UnwritableFile."""
     plots = []
@@ -67,7 +53,7 @@ def write_plots(findings: Findings, folder: Path) -> list[Plot]:
             figure, path = draw(picture), folder / f"{picture.name}.svg"
             _save(figure, path.with_suffix(".png"))
             _save(figure, path, metadata={"Date": None})
-            plots.append(Plot(path, picture.title, picture.part))
+            plots.append(spec.Plot(path, picture.title, picture.part))
     return plots
 
 
@@ -77,16 +63,16 @@ def _save(figure: Figure, path: Path, **settings: Any) -> None:
         figure.savefig(scratch, format=path.suffix[1:], **settings)
 
 
-def pictures(findings: Findings) -> Iterator[Picture]:
+def pictures(findings: Findings) -> Iterator[spec.Picture]:
     """What the run has data for."""
     where = findings.run.provenance
     for name, title, part, charts in _drawn(findings):
         found = tuple(chart for chart in charts if chart is not None)
         if found:
-            yield Picture(name, title, part, found, f"{where.model}, {where.hardware}. {_notes(found)}")
+            yield spec.Picture(name, title, part, found, f"{where.model}, {where.hardware}. {_notes(found)}")
 
 
-def _drawn(findings: Findings) -> Iterator[tuple[str, str, str, Iterable[Chart | None]]]:
+def _drawn(findings: Findings) -> Iterator[tuple[str, str, str, Iterable[spec.Chart | None]]]:
     """Each picture's name, title, part and charts."""
     yield "tradeoff", "Quality against speed, with the memory of each variant", SUMMARY, [tradeoff_chart(findings)]
     yield "memory", "Memory against latency against perplexity", SUMMARY, [memory_chart(findings)]
@@ -102,13 +88,13 @@ def _drawn(findings: Findings) -> Iterator[tuple[str, str, str, Iterable[Chart |
         yield name, title, name, [chart for chart in sweep_charts(findings) if chart.scenario == name]
 
 
-def _notes(charts: Sequence[Chart]) -> str:
+def _notes(charts: Sequence[spec.Chart]) -> str:
     """Those of several charts each with its title."""
     noted = [chart for chart in charts if chart.note]
     return " ".join(f"{chart.title}: {chart.note}" if len(noted) > 1 else chart.note for chart in noted)
 
 
-def bar_charts(findings: Findings, scenario: str) -> Iterator[Chart]:
+def bar_charts(findings: Findings, scenario: str) -> Iterator[spec.Chart]:
     """From each variant's first record of the scenario; none where there is none."""
     run = findings.run
     records = {record.variant: record for record in reversed(run.measured(scenario))}
@@ -132,7 +118,7 @@ def bar_charts(findings: Findings, scenario: str) -> Iterator[Chart]:
         low, high = chart.x.ends
         near = 100 * NEAR  # in sight whatever the bars, so that none within it looks long
         across = (min(low, -near * 1.3), max(high, near * (1 + ROOM_FOR_NUMBERS)))
-        yield replace(chart, x=replace(chart.x, ends=across), bands=(Band(-near, near, is_of_x=True),))
+        yield replace(chart, x=replace(chart.x, ends=across), bands=(spec.Band(-near, near, is_of_x=True),))
     elif perplexities:
         yield _bar_chart(run, shown, PERPLEXITY.title, perplexities, five_digits)
 
@@ -142,35 +128,35 @@ def _signed(percent: float) -> str:
 
 
 def _bar_chart(
-    run: Run, records: Sequence[Record], title: str, lengths: Mapping[str, Estimate], written: Callable[[float], str]
-) -> Chart:
+    run: Run, records: Sequence[Record], title: str, lengths: Mapping[str, spec.Estimate], written: Callable[[float], str]
+) -> spec.Chart:
     looks, names = looks_of(run), [record.variant for record in records]
-    ends = [0.0, *ends_of(lengths.values())]
+    ends = [0.0, *spec.ends_of(lengths.values())]
     room = ROOM_FOR_NUMBERS * (max(ends) - min(ends))
     bars = (
-        Bar(name, row, lengths[name], looks[name], text=written(lengths[name].value))
+        spec.Bar(name, row, lengths[name], looks[name], text=written(lengths[name].value))
         for row, name in enumerate(names)
         if name in lengths
     )
-    return Chart(
+    return spec.Chart(
         name=title,
         title=title,
-        x=Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0)),
-        y=rows_axis(names),
+        x=spec.Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0)),
+        y=spec.rows_axis(names),
         bars=tuple(bars),
-        height=AROUND_ROWS + ROW * len(names),
+        height=spec.AROUND_ROWS + spec.ROW * len(names),
     )
 
 
-def memory_chart(findings: Findings) -> Chart | None:
+def memory_chart(findings: Findings) -> spec.Chart | None:
     """None where fewer than two variants have a memory and a latency. Memory is the peak, or weights without peaks."""
     run, memory = findings.run, METRIC_BY_NAME[memory_metric(findings)]
     looks, series = looks_of(run), []
     for record in findings.common.values():
         size, latency = estimate_of(run, record, memory), estimate_of(run, record, LATENCY)
         if size is not None and size.value > 0 and latency is not None:
-            point, name = Point(on_axis(size, memory), on_axis(latency, LATENCY)), record.variant
-            series.append(Series(name, (point,), looks[name], name, _change_in_words(run, name), size=9))
+            point, name = spec.Point(on_axis(size, memory), on_axis(latency, LATENCY)), record.variant
+            series.append(spec.Series(name, (point,), looks[name], name, _change_in_words(run, name), size=9))
     if len(series) < 2:
         return None
     beside = f"; beside each name its perplexity against {run.reference}'s" if any(one.detail for one in series) else ""
@@ -178,12 +164,12 @@ def memory_chart(findings: Findings) -> Chart | None:
     values, top = [one.value for one in up], max(one.high for one in up)
     is_log = max(values) > LOG_FROM * min(values)
     ends = (min(values) / LOG_ROOM, top * LOG_ROOM) if is_log else (0.0, BEYOND * top)
-    return Chart(
+    return spec.Chart(
         name="memory",
         title=f"Lower left is smaller and faster{beside}",
         note=f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds.",
-        x=Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND * max(one.value for one in across))),
-        y=Axis("latency, ms", ends, is_log=is_log),
+        x=spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND * max(one.value for one in across))),
+        y=spec.Axis("latency, ms", ends, is_log=is_log),
         series=tuple(series),
         height=460,
     )

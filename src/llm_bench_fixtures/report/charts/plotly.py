@@ -10,22 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from llm_bench_fixtures.report.charts.spec import (
-    NEAR_COLOUR,
-    SOFT,
-    Axis,
-    Band,
-    Bar,
-    Chart,
-    Estimate,
-    Facts,
-    Line,
-    Look,
-    Series,
-    Text,
-    apart,
-    short,
-)
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.text import printable, readable
 
 Json: TypeAlias = "dict[str, object]"
@@ -35,7 +20,7 @@ PIXELS = 4 / 3  # a point
 SMALL = 11  # pixels
 
 
-def plotly_json(chart: Chart) -> Json:
+def plotly_json(chart: spec.Chart) -> Json:
     """`data` and `layout`. A trace's `meta`, and an annotation's `name`, is the variant that it is about."""
     traces = [*map(_key, chart.keys), *map(_line, chart.lines), *map(_series, chart.series), *map(_bar, chart.bars)]
     at_ends = [one for one in chart.series if one.is_line and one.label]
@@ -58,7 +43,7 @@ def plotly_json(chart: Chart) -> Json:
     }
 
 
-def figures_of(charts: Iterable[Chart]) -> dict[str, Json]:
+def figures_of(charts: Iterable[spec.Chart]) -> dict[str, Json]:
     """By the charts' names."""
     return {chart.name: plotly_json(chart) for chart in charts}
 
@@ -68,13 +53,13 @@ def escaped(text: str) -> str:
     return html.escape(printable(text), quote=False).replace("$", "&#36;")
 
 
-def hover(title: str, facts: Facts) -> str:
+def hover(title: str, facts: spec.Facts) -> str:
     """What stands beside the pointer: a title, and a line for each fact."""
     lines = (f"{escaped(name)}: {escaped(value)}" for name, value in facts)
     return "<br>".join([f"<b>{escaped(title)}</b>", *lines])
 
 
-def _axis(axis: Axis, *, can_zoom: bool) -> Json:
+def _axis(axis: spec.Axis, *, can_zoom: bool) -> Json:
     return {
         "title": {"text": escaped(axis.title), "standoff": 10},
         "type": "log" if axis.is_log else "linear",
@@ -88,20 +73,20 @@ def _axis(axis: Axis, *, can_zoom: bool) -> Json:
     }
 
 
-def _ticks(axis: Axis) -> Json:
+def _ticks(axis: spec.Axis) -> Json:
     if not axis.ticks:
         return {}
-    return {"tickvals": [at for at, _ in axis.ticks], "ticktext": [escaped(short(text)) for _, text in axis.ticks]}
+    return {"tickvals": [at for at, _ in axis.ticks], "ticktext": [escaped(spec.short(text)) for _, text in axis.ticks]}
 
 
-def _key(key: tuple[str, Look]) -> Json:
+def _key(key: tuple[str, spec.Look]) -> Json:
     """An entry of the legend: a trace of its own, which stays whatever variants are shown."""
     name, look = key
     marker = {"color": look.colour, "symbol": look.marker, "size": 9}
     return {"type": "scatter", "mode": "markers", "name": escaped(name), "x": [None], "y": [None], "marker": marker}
 
 
-def _line(line: Line) -> Json:
+def _line(line: spec.Line) -> Json:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -114,7 +99,7 @@ def _line(line: Line) -> Json:
     }
 
 
-def _series(series: Series) -> Json:
+def _series(series: spec.Series) -> Json:
     look, points = series.look, series.points
     has_label = bool(series.label) and not series.is_line
     modes = ("lines" * series.is_line, "markers" * (series.size > 0), "text" * has_label)
@@ -142,14 +127,14 @@ def _series(series: Series) -> Json:
     if series.is_line:
         drawn |= {"line": {"color": look.colour, "width": 1.8, "dash": look.dash}, "opacity": series.opacity}
     if has_label:
-        label = escaped(short(series.label))
+        label = escaped(spec.short(series.label))
         drawn |= {"text": [label], "textposition": "top center", "textfont": {"color": look.colour, "size": SMALL}}
     if any(point.link for point in points):
         drawn["customdata"] = [point.link for point in points]
     return drawn
 
 
-def _error_bars(name: str, estimates: Sequence[Estimate], colour: str) -> Json:
+def _error_bars(name: str, estimates: Sequence[spec.Estimate], colour: str) -> Json:
     if all(one.is_exact for one in estimates):
         return {}
     above, below = [one.high - one.value for one in estimates], [one.value - one.low for one in estimates]
@@ -157,7 +142,7 @@ def _error_bars(name: str, estimates: Sequence[Estimate], colour: str) -> Json:
     return {name: {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}}
 
 
-def _bar(bar: Bar) -> Json:
+def _bar(bar: spec.Bar) -> Json:
     return {
         "type": "bar",
         "orientation": "h",
@@ -174,14 +159,14 @@ def _bar(bar: Bar) -> Json:
     }
 
 
-def _band(band: Band) -> Json:
+def _band(band: spec.Band) -> Json:
     along, across = ("x", "y") if band.is_of_x else ("y", "x")
     ends = {f"{along}0": band.low, f"{along}1": band.high, f"{across}0": 0, f"{across}1": 1, f"{across}ref": "paper"}
-    look = {"layer": "below", "line": {"width": 0}, "fillcolor": NEAR_COLOUR, "opacity": 0.1}
+    look = {"layer": "below", "line": {"width": 0}, "fillcolor": spec.NEAR_COLOUR, "opacity": 0.1}
     return {"type": "rect", **ends, **look}
 
 
-def _text(text: Text, chart: Chart) -> Json:
+def _text(text: spec.Text, chart: spec.Chart) -> Json:
     """On a logarithmic axis an annotation's place is a logarithm."""
     return {
         "text": escaped(text.text),
@@ -190,18 +175,18 @@ def _text(text: Text, chart: Chart) -> Json:
         "xanchor": "right" if text.is_right else "left",
         "yanchor": "top" if text.is_below else "bottom",
         "showarrow": False,
-        "font": {"color": SOFT, "size": SMALL},
+        "font": {"color": spec.SOFT, "size": SMALL},
     }
 
 
-def _end_labels(series: Sequence[Series], axis: Axis) -> Iterator[Json]:
+def _end_labels(series: Sequence[spec.Series], axis: spec.Axis) -> Iterator[Json]:
     """A label to the right of each line, as near its last value as the others allow."""
     low, high = axis.ends
-    places = apart([(one.points[-1].y.value - low) / (high - low) for one in series])
+    places = spec.apart([(one.points[-1].y.value - low) / (high - low) for one in series])
     for one, place in zip(series, places, strict=True):
         yield {
             "name": readable(one.variant),
-            "text": f"{one.look.sign} {escaped(short(one.label))}",
+            "text": f"{one.look.sign} {escaped(spec.short(one.label))}",
             "x": 1,
             "xref": "paper",
             "xanchor": "left",

@@ -13,23 +13,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless, standings_for
-from llm_bench_fixtures.report.charts.spec import (
-    Axis,
-    Band,
-    Chart,
-    Estimate,
-    Facts,
-    Line,
-    Look,
-    Point,
-    Series,
-    Text,
-    ends_of,
-    padded,
-)
 from llm_bench_fixtures.report.charts.variants import SPEED, estimate_of, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import texts
@@ -49,8 +36,8 @@ class Candidate:
     """A variant's speed, quality and memory."""
 
     record: Record
-    tokens_per_s: Estimate
-    change: Estimate
+    tokens_per_s: spec.Estimate
+    change: spec.Estimate
     """Of the perplexity against the reference's, in percent."""
     is_alike: bool
     """Its quality is near-lossless, or the reference's own."""
@@ -63,17 +50,17 @@ class Candidate:
         return self.record.variant
 
 
-def tradeoff_chart(findings: Findings) -> Chart | None:
+def tradeoff_chart(findings: Findings) -> spec.Chart | None:
     """None where fewer than two variants have a speed, a quality and a memory."""
     found = list(_candidates(findings))
     if len(found) < 2:
         return None
     run, looks, best = findings.run, looks_of(findings.run), front(findings, found)
     largest, facts = max(one.peaks.shown for one in found), _facts_by_variant(findings)
-    low, high = padded([*ALIKE, *ends_of(one.change for one in found)], 0.1)
-    left, right = padded(ends_of(one.tokens_per_s for one in found), 0.1)
+    low, high = spec.padded([*ALIKE, *spec.ends_of(one.change for one in found)], 0.1)
+    left, right = spec.padded(spec.ends_of(one.tokens_per_s for one in found), 0.1)
     left = max(left, 0.0)
-    return Chart(
+    return spec.Chart(
         name="tradeoff",
         title="Quality, speed and memory",
         note=_note(findings, [one.variant for one in found if one.variant in best]),
@@ -81,11 +68,11 @@ def tradeoff_chart(findings: Findings) -> Chart | None:
             "Change of perplexity against tokens per second, a marker for each of "
             f"{', '.join(one.variant for one in found)}"
         ),
-        x=Axis("output tokens per second", (left, right)),
-        y=Axis(f"perplexity against {run.reference}'s", (high, low), suffix=" %"),  # which gets better upwards
-        bands=(Band(*ALIKE),),
-        texts=(Text(f"within ± {100 * NEAR:g} %", left, ALIKE[0], is_below=True),),
-        lines=(Line(tuple(_steps([one for one in found if one.variant in best])), dash="dot"),),
+        x=spec.Axis("output tokens per second", (left, right)),
+        y=spec.Axis(f"perplexity against {run.reference}'s", (high, low), suffix=" %"),  # which gets better upwards
+        bands=(spec.Band(*ALIKE),),
+        texts=(spec.Text(f"within ± {100 * NEAR:g} %", left, ALIKE[0], is_below=True),),
+        lines=(spec.Line(tuple(_steps([one for one in found if one.variant in best])), dash="dot"),),
         series=tuple(
             _series(one, looks[one.variant], largest, one.variant in best, facts.get(one.variant, ()))
             for one in sorted(found, key=lambda one: -one.peaks.shown)  # the small ones stay on top
@@ -141,7 +128,7 @@ def _note(findings: Findings, best: Sequence[str]) -> str:
     )
 
 
-def _facts_by_variant(findings: Findings) -> dict[str, Facts]:
+def _facts_by_variant(findings: Findings) -> dict[str, spec.Facts]:
     """The cells of the summary, those that say something."""
     table = summary_section(findings).table
     return {
@@ -160,12 +147,12 @@ def _steps(candidates: Sequence[Candidate]) -> Iterator[tuple[float, float]]:
             yield one.tokens_per_s.value, one.change.value
 
 
-def _series(one: Candidate, look: Look, largest: float, is_best: bool, facts: Facts) -> Series:
+def _series(one: Candidate, look: spec.Look, largest: float, is_best: bool, facts: spec.Facts) -> spec.Series:
     label = f"{MARK} {one.variant}" if one.is_alike and one.change.value else one.variant
     on_front = (("Pareto front", "on it"),) if is_best else ()
-    return Series(
+    return spec.Series(
         one.variant,
-        (Point(one.tokens_per_s, one.change, (*facts, *on_front)),),
+        (spec.Point(one.tokens_per_s, one.change, (*facts, *on_front)),),
         replace(look, marker="circle"),
         label,
         f", {format_bytes(one.peaks.shown)}",

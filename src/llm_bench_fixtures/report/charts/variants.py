@@ -9,9 +9,9 @@ three to one both on white and on the page's dark ground.
 from __future__ import annotations
 
 from collections import Counter
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.need import QualityMeasure
-from llm_bench_fixtures.report.charts.spec import Estimate, Look, exactly
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Unit
@@ -20,7 +20,6 @@ from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.spread import quartiles
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Point, Series, ends_of, exactly, padded, rows_axis
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.runs import Aspect, RunBeside
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
@@ -43,7 +42,7 @@ LOG_ROOM = 1.3
 PANELS = ((Aspect.LATENCY, LATENCY), (Aspect.SPEEDUP, SPEEDUP))
 
 
-def looks_of(run: Run) -> dict[str, Look]:
+def looks_of(run: Run) -> dict[str, spec.Look]:
     """By variant."""
     colours = _colours(run)
     met: Counter[str] = Counter()
@@ -53,15 +52,15 @@ def looks_of(run: Run) -> dict[str, Look]:
         place = met[colour]
         met[colour] += 1
         marker, sign = MARKERS[place % len(MARKERS)]
-        looks[variant.id] = Look(colour, marker, sign, DASHES[place % len(DASHES)])
+        looks[variant.id] = spec.Look(colour, marker, sign, DASHES[place % len(DASHES)])
     return looks
 
 
-def numbered_looks(count: int) -> list[Look]:
+def numbered_looks(count: int) -> list[spec.Look]:
     """For what has no backend, such as several runs, or the lines of a history."""
     colours = (*COLOURS.values(), *OTHER_COLOURS)
     return [
-        Look(colours[place % len(colours)], *MARKERS[place % len(MARKERS)], DASHES[place // len(colours) % len(DASHES)])
+        spec.Look(colours[place % len(colours)], *MARKERS[place % len(MARKERS)], DASHES[place // len(colours) % len(DASHES)])
         for place in range(count)
     ]
 
@@ -73,7 +72,7 @@ def _colours(run: Run) -> dict[str, str]:
     return COLOURS | own
 
 
-def estimate_of(run: Run, record: Record, metric: Metric) -> Estimate | None:
+def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | None:
     """In the metric's base unit: with the ends of a speed-up's 95 % interval, or the quartiles of the rounds. None
     where the record doesn't have the metric."""
     variant = run.variant(record.variant)
@@ -82,29 +81,29 @@ def estimate_of(run: Run, record: Record, metric: Metric) -> Estimate | None:
         return None
     if metric is SPEEDUP:
         found = record_speedup(record)
-        return Estimate(value, found.low, found.high) if found else exactly(value)
+        return spec.Estimate(value, found.low, found.high) if found else spec.exactly(value)
     if metric.unit in UNSPREAD:
-        return exactly(value)
+        return spec.exactly(value)
     ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if metric.name == "ttft_s" else ()
     low, median, high = quartiles(ttfts_s or record.rounds_s)
     if metric is SPEED:
         low, median, high = 1 / high, 1 / median, 1 / low
     # of one round they are the value, but for rounding
-    return Estimate(value, min(value * low / median, value), max(value * high / median, value))
+    return spec.Estimate(value, min(value * low / median, value), max(value * high / median, value))
 
 
-def perplexity_change(run: Run, variant: VariantResult | None) -> Estimate | None:
+def perplexity_change(run: Run, variant: VariantResult | None) -> spec.Estimate | None:
     """The perplexity's change against the reference's, in percent, with its 95 % interval. None where it was not
     compared."""
     if variant is None:
         return None
     if variant.id == run.reference:
-        return exactly(0.0) if "perplexity" in variant.quality else None
+        return spec.exactly(0.0) if "perplexity" in variant.quality else None
     found, ratio = interval_of(variant, QualityMeasure.PPL_RATIO), variant.quality.get(QualityMeasure.PPL_RATIO)
-    return Estimate(ratio, found.low, found.high).scaled(100.0, 1.0) if found and ratio is not None else None
+    return spec.Estimate(ratio, found.low, found.high).scaled(100.0, 1.0) if found and ratio is not None else None
 
 
-def on_axis(estimate: Estimate, metric: Metric) -> Estimate:
+def on_axis(estimate: spec.Estimate, metric: Metric) -> spec.Estimate:
     factor, _ = SCALES.get(metric.unit, (1.0, ""))
     return estimate.scaled(factor)
 
@@ -116,7 +115,7 @@ def axis_title(metric: Metric, reference: str) -> str:
     return f"{metric.title}, {unit}" if unit else metric.title
 
 
-def in_words(estimate: Estimate, metric: Metric) -> str:
+def in_words(estimate: spec.Estimate, metric: Metric) -> str:
     """For the pointer. estimate: in the base unit."""
     value, low, high = (with_unit(one, metric) for one in (estimate.value, estimate.low, estimate.high))
     return value if estimate.is_exact else f"{value} ({low} to {high})"
@@ -148,7 +147,7 @@ SWEEPS = (
 )
 
 
-def sweep_charts(findings: Findings) -> Iterator[Chart]:
+def sweep_charts(findings: Findings) -> Iterator[spec.Chart]:
     """Two for each sweep that has at least two cases of a variant."""
     run = findings.run
     in_blocks = any(record_speedup(record) for record in run.measured())
@@ -159,7 +158,7 @@ def sweep_charts(findings: Findings) -> Iterator[Chart]:
                 yield _chart(run, sweep, metric, points)
 
 
-def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple[Point, ...]]]:
+def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple[spec.Point, ...]]]:
     """Of each variant that has the metric of at least two cases, in the order of the cases."""
     for variant in run.variants:
         found = []
@@ -169,31 +168,31 @@ def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple
                 case = sweep.case(record.workload)
                 rounds = ("rounds", str(len(record.rounds_s)))
                 facts = ((sweep.unit, str(case)), (metric.title, in_words(estimate, metric)), rounds)
-                found.append(Point(exactly(case), on_axis(estimate, metric), facts))
+                found.append(spec.Point(spec.exactly(case), on_axis(estimate, metric), facts))
         if len({point.x for point in found}) > 1:
             yield variant.id, tuple(sorted(found, key=lambda point: point.x.value))
 
 
-def _chart(run: Run, sweep: Sweep, metric: Metric, points: Mapping[str, tuple[Point, ...]]) -> Chart:
+def _chart(run: Run, sweep: Sweep, metric: Metric, points: Mapping[str, tuple[spec.Point, ...]]) -> spec.Chart:
     looks, is_speedup = looks_of(run), metric is SPEEDUP
     cases = sorted({int(point.x.value) for line in points.values() for point in line})
     across = (cases[0] / BEYOND, cases[-1] * BEYOND)
-    low, high = padded(ends_of(point.y for line in points.values() for point in line))
-    y = Axis(axis_title(metric, run.reference), (low if is_speedup else 0.0, high))
-    return Chart(
+    low, high = spec.padded(spec.ends_of(point.y for line in points.values() for point in line))
+    y = spec.Axis(axis_title(metric, run.reference), (low if is_speedup else 0.0, high))
+    return spec.Chart(
         name=f"{sweep.scenario}-{metric.name}",
         title=f"{metric.title} by {sweep.scenario.replace('_', ' ')}",
         note=f"Bars: {what_bars_are(metric)}; {metric.direction}.",
         description=f"{y.title} against {sweep.unit}, a line for each of {', '.join(points)}",
-        x=Axis(sweep.unit, across, is_log=True, ticks=tuple((case, str(case)) for case in cases), has_grid=False),
+        x=spec.Axis(sweep.unit, across, is_log=True, ticks=tuple((case, str(case)) for case in cases), has_grid=False),
         y=y,
-        series=tuple(Series(name, line, looks[name], name, is_line=True) for name, line in points.items()),
-        lines=(Line(tuple((x, 1.0) for x in across), dash="dot"),) if is_speedup else (),
+        series=tuple(spec.Series(name, line, looks[name], name, is_line=True) for name, line in points.items()),
+        lines=(spec.Line(tuple((x, 1.0) for x in across), dash="dot"),) if is_speedup else (),
         scenario=sweep.scenario,
     )
 
 
-def runs_charts(runs: Sequence[RunBeside]) -> Iterator[Chart]:
+def runs_charts(runs: Sequence[RunBeside]) -> Iterator[spec.Chart]:
     """A chart for each metric that at least two of the runs can be compared by."""
     looks = dict(zip((run.label for run in runs), numbered_looks(len(runs)), strict=True))
     for aspect, metric in PANELS:
@@ -203,41 +202,41 @@ def runs_charts(runs: Sequence[RunBeside]) -> Iterator[Chart]:
             yield _metric_chart(metric, found, looks)
 
 
-def _estimates(run: RunBeside, metric: Metric) -> dict[str, Estimate]:
+def _estimates(run: RunBeside, metric: Metric) -> dict[str, spec.Estimate]:
     """By variant."""
     findings = run.findings
     found = {name: estimate_of(findings.run, record, metric) for name, record in findings.common.items()}
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _metric_chart(metric: Metric, found: Mapping[str, Mapping[str, Estimate]], looks: Mapping[str, Look]) -> Chart:
+def _metric_chart(metric: Metric, found: Mapping[str, Mapping[str, spec.Estimate]], looks: Mapping[str, spec.Look]) -> spec.Chart:
     """A row a variant. looks: of all runs, so that each looks the same in every chart."""
     variants = list(dict.fromkeys(name for estimates in found.values() for name in estimates))
     places = {label: RUNS_SPREAD * ((at + 0.5) / len(looks) - 0.5) for at, label in enumerate(looks)}
     series = (
-        Series(
+        spec.Series(
             name,
-            (Point(on_axis(one, metric), exactly(variants.index(name) + places[label]), _facts(label, one, metric)),),
+            (spec.Point(on_axis(one, metric), spec.exactly(variants.index(name) + places[label]), _facts(label, one, metric)),),
             looks[label],
             size=6.5,
         )
         for label, estimates in found.items()
         for name, one in estimates.items()
     )
-    ends = ends_of(on_axis(one, metric) for estimates in found.values() for one in estimates.values())
-    across = padded(ends) if metric is SPEEDUP else (min(ends) / LOG_ROOM, max(ends) * LOG_ROOM)
-    return Chart(
+    ends = spec.ends_of(on_axis(one, metric) for estimates in found.values() for one in estimates.values())
+    across = spec.padded(ends) if metric is SPEEDUP else (min(ends) / LOG_ROOM, max(ends) * LOG_ROOM)
+    return spec.Chart(
         name=f"runs-{metric.name}",
         title=metric.title,
         note=f"Bars: {what_bars_are(metric)}; {metric.direction}.",
         description=f"{metric.title} of each variant, a marker for each of {', '.join(found)}",
-        x=Axis(axis_title(metric, "the run's own reference"), across, is_log=metric is not SPEEDUP),
-        y=rows_axis(variants),
+        x=spec.Axis(axis_title(metric, "the run's own reference"), across, is_log=metric is not SPEEDUP),
+        y=spec.rows_axis(variants),
         series=tuple(series),
         keys=tuple((label, looks[label]) for label in found),
         height=AROUND_RUNS + RUNS_ROW * len(variants),
     )
 
 
-def _facts(label: str, estimate: Estimate, metric: Metric) -> tuple[tuple[str, str], ...]:
+def _facts(label: str, estimate: spec.Estimate, metric: Metric) -> tuple[tuple[str, str], ...]:
     return (("run", label), (metric.title, in_words(estimate, metric)))
