@@ -19,12 +19,14 @@ from collections.abc import Callable, Sequence
 from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.need import Limit, QualityMeasure
 from llm_bench_fixtures.answer.noise import ran_the_same
-from llm_bench_fixtures.results.record import Run, Status, VariantResult
+from llm_bench_fixtures.results.record import Run, Status
+from llm_bench_fixtures.statistics.spread import Interval
 
 TITLES = {
     QualityMeasure.PPL_RATIO: "by perplexity",
     QualityMeasure.TOP1_AGREEMENT: "by agreement on the likeliest token (top-1)",
 }
+LEAST_DIGITS, MOST_DIGITS = 3, 6  # after the point of a bound
 
 
 @dataclass(frozen=True)
@@ -75,37 +77,20 @@ def limit_scales(seen: Evidence, answer: Answer) -> tuple[LimitScale, ...]:
 
 def _steps(seen: Evidence, measure: QualityMeasure, answer: Answer, given: Limit) -> Iterator[LimitStep]:
     """Nothing where no variant was measured by it."""
-    others = (one for one in seen.run.variants if one.id != seen.run.reference)
-    if not any(measure in one.quality for one in others):
-        return
-    for bound in bounds(strictest_bounds(seen.run, measure), measure, given):
+    found = intervals_of(seen.run, measure)
+    strictest = [one.low if measure is QualityMeasure.TOP1_AGREEMENT else one.high for one in found.values()]
+    for bound in bounds(strictest, measure, given) if found else ():
         limit = quality_limit(measure, bound)
         answered = answer if limit == given else answer_of(seen, answer.need.with_quality(limit))
-        yield LimitStep(answered, limit, limit.words(seen.run.reference), tuple(_keeping(seen.run, measure, limit)))
+        keeps = tuple(name for name, one in found.items() if limit.standing_of(one) is Standing.WITHIN)
+        yield LimitStep(answered, limit, limit.words(seen.run.reference), keeps)
 
 
-def _keeping(run: Run, measure: QualityMeasure, limit: Limit) -> Iterator[str]:
-    for variant in run.variants:
-        found = None if ran_the_same(run, variant.id, run.reference) else interval_of(variant, measure)
-        if variant.status is Status.MEASURED and found and limit.standing_of(found) is Standing.WITHIN:
-            yield variant.id
-
-
-LEAST_DIGITS, MOST_DIGITS = 3, 6  # after the point of a bound
-
-
-def strictest_bounds(run: Run, measure: QualityMeasure) -> list[float]:
-    """The strictest bounds that the variants keep."""
-    measured = (variant for variant in run.variants if variant.status is Status.MEASURED)
-    return [bound for variant in measured if (bound := strictest_bound(run, variant, measure)) is not None]
-
-
-def strictest_bound(run: Run, variant: VariantResult, measure: QualityMeasure) -> float | None:
-    """The strictest bound that the variant keeps; None where it keeps every one, or none at all."""
-    found = None if ran_the_same(run, variant.id, run.reference) else interval_of(variant, measure)
-    if found is None:
-        return None
-    return found.low if measure is QualityMeasure.TOP1_AGREEMENT else found.high
+def intervals_of(run: Run, measure: QualityMeasure) -> dict[str, Interval]:
+    """By variant that was measured by it, without the reference and what ran the same, which keep every limit."""
+    others = [one for one in run.variants if not ran_the_same(run, one.id, run.reference)]
+    found = {one.id: interval_of(one, measure) for one in others if one.status is Status.MEASURED}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def bounds(strictest: Sequence[float], measure: QualityMeasure, given: Limit) -> list[float]:
