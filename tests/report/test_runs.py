@@ -220,4 +220,4 @@ def test_runs_of_one_machine_are_named_by_their_folder_or_their_minute() -> None
     assert labels_of(origins, ["/r/x/results.json", "/r/y/results.json", "/r/0003_z.json"]) == ["x", "y", "0003_z"]
     saved = [f"/s/000{number}_{'a' * 40}_20261122_100919.json" for number in (1, 2, 3)]
     assert labels_of(origins, saved) == ["0001", "0002", "0003"]
-    assert labels_of(origins) == ["22 Nov 10:09 UTC", "22 Nov 11:09 UTC", "22 Nov 12:09 UTC"]
+    assert labels_of(origins) == ["2026-11-22 10:09 UTC", "2026-11-22 11:09 UTC", "2026-11-22 12:09 UTC"]

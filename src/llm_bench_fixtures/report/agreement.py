@@ -40,7 +40,7 @@ MORE: tuple[Callable[[Provenance], str], ...] = (
 )  # what else may tell the runs apart, the most telling first; then the folder's name, and these:
 LAST: tuple[Callable[[Provenance], str], ...] = (
     lambda one: ", ".join(f"{name} {version}" for name, version in one.libraries.items()),
-    lambda one: _short_time(one.started),
+    lambda one: in_utc(one.started),
     lambda one: one.started,
 )
 
@@ -52,10 +52,10 @@ def _short_machine(hardware: str) -> str:
     return " ".join(TRADEMARKS.sub("", hardware).split()) or hardware
 
 
-def _short_time(started: str) -> str:
-    """22 Nov 11:09 UTC; as it is where it is no time."""
+def in_utc(started: str) -> str:
+    """To the minute; as it is where it is no time."""
     try:
-        return datetime.fromisoformat(started).astimezone(UTC).strftime("%d %b %H:%M UTC")
+        return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
         return started
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
@@ -13,7 +12,7 @@ from llm_bench_fixtures.answer.standings import near_lossless
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.measure.equivalence import first_divergence
 from llm_bench_fixtures.report.about import facts, footnotes, repeat_command
-from llm_bench_fixtures.report.agreement import agreement_sections
+from llm_bench_fixtures.report.agreement import agreement_sections, in_utc
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Plot
@@ -98,7 +97,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
     machine = [chart for chart in (phases_chart(findings), roofline_chart(findings)) if chart]
     return {
         "title": f"Text generation of {run.provenance.model}",
-        "subtitle": f"{run.provenance.hardware} · {_when(run.provenance.started)}",
+        "subtitle": f"{run.provenance.hardware} · {in_utc(run.provenance.started)}",
         "warnings": list(filter(None, (findings.noisy, *findings.warnings))),
         "limits": limit_scales(findings, findings.answer),
         "changes": change_tables(findings, findings.changes, terms) if findings.changes else {},
@@ -139,14 +138,6 @@ def all_sections(findings: Findings) -> Iterator[Section]:
     yield from load_sections(findings.run)
     yield from fit_sections(findings.run)
     yield from equivalence_sections(findings.run)
-
-
-def _when(started: str) -> str:
-    """For people; as it stands where it is no time."""
-    try:
-        return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    except ValueError:
-        return started
 
 
 def _heads(sections: Iterable[Section]) -> Iterator[str]:
