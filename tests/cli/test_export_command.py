@@ -134,16 +134,16 @@ def test_an_export_that_is_stopped_leaves_the_one_before(
     kept("export", "-o", str(path))
     before = path.read_bytes()
     kept.keep(3)
-    from llm_bench_fixtures.history import tidy
+    from llm_bench_fixtures.history import export
 
-    read = tidy.read_saved_run
+    read = export.read_saved_run
 
     def stop(file: Path) -> object:
         if file.name.startswith("0003"):
             raise KeyboardInterrupt
         return read(file)
 
-    monkeypatch.setattr(tidy, "read_saved_run", stop)
+    monkeypatch.setattr(export, "read_saved_run", stop)
     assert kept("export", "-o", str(path)).status == ExitStatus.INTERRUPTED
     assert path.read_bytes() == before
     assert sorted(item.name for item in tmp_path.iterdir()) == [".benchmarks", name]

@@ -23,9 +23,8 @@ from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.reading import LONGEST_TEXT
-from llm_bench_fixtures.results.storage import MOST_BYTES, MOST_VALUES
 from llm_bench_fixtures.results.record import MOST_VARIANTS, MemoryFacts, Run
-from llm_bench_fixtures.results.storage import read_results, run_to_json
+from llm_bench_fixtures.results.storage import MOST_BYTES, MOST_VALUES, read_results, run_to_json
 from llm_bench_fixtures.text import LONGEST
 
 Json = Any

@@ -222,7 +222,7 @@ def test_results_that_nobody_will_read_again_are_told_and_whole(
     """Bug: a run of more tokens than are read was written without a word, and refused ever after."""
     folder = tmp_path / "report"
     claim(folder)
-    monkeypatch.setattr("llm_bench_fixtures.results.plausible.MOST_VALUES", 20)
+    monkeypatch.setattr("llm_bench_fixtures.results.storage.MOST_VALUES", 20)
     published = publish(make_run([make_record()]), registry(), folder, DEFAULT_NEED)
     (told,) = published.problems
     assert told.startswith(f"{folder / 'results.json'} has ")

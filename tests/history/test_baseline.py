@@ -15,8 +15,7 @@ from saved_factory import store
 from llm_bench_fixtures.errors import GitFailed, InvalidSetting, RunNotFound
 from llm_bench_fixtures.history import baseline as baselines
 from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
-from llm_bench_fixtures.history.saved import bless
-from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.history.saved import bless, judged_run
 from llm_bench_fixtures.results.record import Record, Run, Status
 
 SELECTION = ("benchmarks",)

@@ -10,8 +10,7 @@ from run_factory import make_record, make_run
 from saved_factory import store
 
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
-from llm_bench_fixtures.history.saved import bless
-from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.saved import bless, read_saved_run
 from llm_bench_fixtures.results.storage import write_run
 
 RUN = make_run([make_record()], regressed=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from run_factory import make_provenance
 
-from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.headings import Heading
+from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.charts.draw import draw, drawing
 from llm_bench_fixtures.report.charts.plotly import plotly_json

@@ -22,9 +22,8 @@ from run_factory import (
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.builder import RunBuilder
-from llm_bench_fixtures.results.storage import bounded
 from llm_bench_fixtures.results.record import Status
-from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
+from llm_bench_fixtures.results.storage import RESULTS_FILE, bounded, read_run, write_run
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
 from llm_bench_fixtures.text import LONGEST
 

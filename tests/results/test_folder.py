@@ -162,7 +162,7 @@ def test_results_that_this_version_refuses_are_not_pushed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, most: int, stays: bool
 ) -> None:
     """Bug: after an upgrade, a run that was interrupted removed the report of a whole one."""
-    monkeypatch.setattr("llm_bench_fixtures.results.plausible.MOST_BYTES", most)
+    monkeypatch.setattr("llm_bench_fixtures.results.storage.MOST_BYTES", most)
     fill(tmp_path, "results.json")
     (tmp_path / "results.json").write_text(before, encoding="utf-8")
     set_aside(tmp_path)

@@ -249,7 +249,7 @@ def test_whoever_writes_a_run_is_told_why_it_will_not_be_read(
 ) -> None:
     """Bug: a run of too many tokens was written, and refused by whoever read it."""
     for name, limit in limits.items():
-        monkeypatch.setattr(f"llm_bench_fixtures.results.plausible.{name}", limit)
+        monkeypatch.setattr(f"llm_bench_fixtures.results.storage.{name}", limit)
     run, path = make_run([make_record()]), tmp_path / RESULTS_FILE
     fault = write_run(run, path)
     assert bool(fault) is bool(said)

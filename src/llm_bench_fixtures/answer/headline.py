@@ -6,17 +6,13 @@ Where a run has no prompt lengths to pool, the workload that most variants ran s
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
 from llm_bench_fixtures.results.pooled import pooled_record
 from llm_bench_fixtures.results.record import Record, Run, Status, WorkloadFacts
-from llm_bench_fixtures.results.speedup import record_log_ratio
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import mean_speedup, record_log_ratio
 from llm_bench_fixtures.statistics.ratio import Speedup
 

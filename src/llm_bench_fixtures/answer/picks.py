@@ -1,5 +1,5 @@
-"""What to use here, for each of three readers: a ranking of the variants that keep some limits; and which variants are not
-worth using, and by what.
+"""What to use here, for each of three readers: a ranking of the variants that keep some limits; and which variants are
+not worth using, and by what.
 
 Times are compared as `Evidence.gain` does, memory as `peaks` says.
 """
@@ -7,11 +7,12 @@ Times are compared as `Evidence.gain` does, memory as `peaks` says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
+
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.need import Need, Reader
 from llm_bench_fixtures.answer.peaks import compare_peaks, memory_metric, peaks_of
@@ -20,10 +21,6 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.ratio import WIDE, Speedup
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.results.record import Record
 
 SMALL = WIDE  # the reference is kept where nothing else can be faster by more than this share
 MUCH = 1.5  # times as fast as what is recommended: then the answer names it though it is beyond the quality limit

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.cli.arguments import add_storage, check_files, checked, working_folder
 from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
-from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
+from llm_bench_fixtures.history.export import ExportFormat, tidy_tables, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
-from llm_bench_fixtures.history.export import tidy_tables
 from llm_bench_fixtures.options.parsers import parse_names, parse_path
 from llm_bench_fixtures.results.metrics import registry
 

@@ -16,8 +16,7 @@ from typing import TypeAlias
 from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
-from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
-from llm_bench_fixtures.results.metrics.quality import QUALITY
+from llm_bench_fixtures.results.metrics.quality import OF_CHOICES, QUALITY
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.noise import NoiseFloor, probe_level_s
 from llm_bench_fixtures.results.provenance import Provenance

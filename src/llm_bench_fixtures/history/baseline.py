@@ -12,11 +12,11 @@ from itertools import islice
 from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
-from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.git import git
 from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
 from llm_bench_fixtures.history.saved import read_run_of, read_saved_run
 from llm_bench_fixtures.history.storage import list_runs, select_run
+from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import RecordHead, Run, Status, VariantResult
 

@@ -6,24 +6,20 @@ The runs are written one by one, so that a thousand of them need no more memory 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
-from llm_bench_fixtures.errors import MissingLibrary
-from llm_bench_fixtures.results.table import for_csv
-from llm_bench_fixtures.writing import replacing
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
-from llm_bench_fixtures.errors import UnreadableResults
+
+from llm_bench_fixtures.errors import MissingLibrary, UnreadableResults
 from llm_bench_fixtures.history.headings import PassOver, Unreadable, run_facts
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, workload_columns
+from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, for_csv, workload_columns
+from llm_bench_fixtures.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

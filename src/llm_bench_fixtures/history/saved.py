@@ -9,38 +9,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Generic
+
 import msgspec
-from llm_bench_fixtures.errors import DamagedResults, NotOurResults
+
+from llm_bench_fixtures.errors import DamagedResults, InvalidSetting, NotOurResults
+from llm_bench_fixtures.results.record import MOST_RECORDS, Blessing, Record, RecordT, Run
 from llm_bench_fixtures.results.storage import (
     MOST_BYTES,
-    faults_of_record,
-    faults_of_run,
-    faults_of_size,
-)
-from llm_bench_fixtures.results.record import MOST_RECORDS, Record, RecordT, Run
-from llm_bench_fixtures.results.storage import (
     Schema,
     check_schema,
     check_version,
     decode,
+    faults_of_record,
+    faults_of_run,
+    faults_of_size,
     read_bytes,
     record_to_json,
     refuse,
     run_to_json,
 )
 from llm_bench_fixtures.results.table import metric_values
-from llm_bench_fixtures.text import well_formed
-import json
-from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
-from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.results.record import Blessing, Run
-from llm_bench_fixtures.results.storage import decode, read_bytes
 from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import write_whole
 

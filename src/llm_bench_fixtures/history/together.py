@@ -1,5 +1,5 @@
-"""What two runs must share for their numbers to be comparable, the parts in which they differ, and what may be put together
-as one run: several runs that are pooled, shards of a run, the parts of a resumed one.
+"""What two runs must share for their numbers to be comparable, the parts in which they differ, and what may be put
+together as one run: several runs that are pooled, shards of a run, the parts of a resumed one.
 
 These must be of one version of everything that runs, on one machine, and ask for the same work. How long they measured,
 and which of the tests, may differ.
@@ -7,21 +7,19 @@ and which of the tests, may differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from llm_bench_fixtures.models.backend import MEASURING
-from llm_bench_fixtures.options.table import flag_of
-from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import Run
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+
 from llm_bench_fixtures.models.attention import in_words
 from llm_bench_fixtures.models.backend import MEASURING
 from llm_bench_fixtures.models.backends import LIBRARIES
+from llm_bench_fixtures.options.table import flag_of
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import Run
+
 
 def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
     """The differences that forbid it, each in words. None: the two may be put together."""

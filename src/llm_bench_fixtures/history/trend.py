@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
 from llm_bench_fixtures.history.saved import read_run_of
 from llm_bench_fixtures.history.steps import find_steps
+from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.reading import LARGEST
 from llm_bench_fixtures.results.record import RecordHead
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable, run_facts
 from llm_bench_fixtures.history.storage import name_in
+from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit

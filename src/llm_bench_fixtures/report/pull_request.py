@@ -25,9 +25,9 @@ from llm_bench_fixtures.report.renderers.markdown import (
 )
 from llm_bench_fixtures.report.tables.by_variant import short_table
 from llm_bench_fixtures.report.tables.fit import fit_sections
-from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
+from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed

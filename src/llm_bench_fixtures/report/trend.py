@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, TrendFilter, TrendLine
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.variants import numbered_looks
 from llm_bench_fixtures.report.history import (
@@ -267,7 +267,9 @@ def _line_series(
             ("run", f"{run_name(run.path.name)}, {time_cell(run)}"),
             ("commit", commit_cell(run.provenance)),
         )
-        points.append(spec.Point(spec.exactly(position), spec.exactly(change), facts, links.get(run.provenance.commit, "")))
+        points.append(
+            spec.Point(spec.exactly(position), spec.exactly(change), facts, links.get(run.provenance.commit, ""))
+        )
     size = 4.0 if len(runs) <= POINTS_UP_TO else 0.0
     opacity = FAINT if len(line.levels) > 1 else CLEAR
     return spec.Series(line.variant, tuple(points), look, line.variant, size=size, is_line=True, opacity=opacity)

@@ -15,11 +15,11 @@ from statistics import geometric_mean
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
-from llm_bench_fixtures.results.storage import bounded
 from llm_bench_fixtures.results.pooled import OF_QUALITY
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Session, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
+from llm_bench_fixtures.results.storage import bounded
 
 DONE = (Status.MEASURED, Status.SKIPPED)  # what a session that goes on with another doesn't do again
 

@@ -1,8 +1,9 @@
 """Runs as JSON of schema version 4, which docs/reference/results.md describes. It holds no NaN and no infinity.
 
-Nor does it hold what no run can have, and a damaged file or one made by others may: no end, or lists that don't fit each
-other. Whoever reads a run refuses these, so that no later code has to check for them. What a field may hold, its type
-says. The limits are far from real runs: a whole suite on 14 variants, with the times of all tokens, is a file of 1.6 MB.
+Nor does it hold what no run can have, and a damaged file or one made by others may: no end, or lists that don't fit
+each other. Whoever reads a run refuses these, so that no later code has to check for them. What a field may hold, its
+type says. The limits are far from real runs: a whole suite on 14 variants, with the times of all tokens, is a file of
+1.6 MB.
 """
 
 from __future__ import annotations
@@ -10,28 +11,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
 import msgspec
+
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults, UnreadableResults
-from llm_bench_fixtures.reading import refusal
-from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
-from llm_bench_fixtures.results.table import metric_values, run_table
-from llm_bench_fixtures.text import well_formed
-from llm_bench_fixtures.writing import write_whole
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
-from itertools import chain
-from typing import Any, TypeVar, cast
-import msgspec
-from llm_bench_fixtures.reading import LARGEST
+from llm_bench_fixtures.reading import LARGEST, refusal
 from llm_bench_fixtures.results.formatting import format_bytes
-from llm_bench_fixtures.results.record import Record, RecordHead, Run, Status
+from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, RecordHead, Run, Status, VariantResult
+from llm_bench_fixtures.results.table import metric_values, run_table
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
-from llm_bench_fixtures.text import LONGEST, printable, without_middle
+from llm_bench_fixtures.text import LONGEST, printable, well_formed, without_middle
+from llm_bench_fixtures.writing import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

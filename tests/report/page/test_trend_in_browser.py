@@ -9,8 +9,8 @@ import pytest
 from page_browser import NEEDS_A_BROWSER
 from run_factory import make_provenance
 
-from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.headings import Heading
+from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
 from llm_bench_fixtures.report.history import Wording
 from llm_bench_fixtures.report.trend import render_trend

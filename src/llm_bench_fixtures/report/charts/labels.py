@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.report.charts import spec
 
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.answer.peaks import memory_metric
 from llm_bench_fixtures.answer.standings import NEAR
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.draw import draw, drawing
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
-from llm_bench_fixtures.report.charts.variants import sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import (
     LATENCY,
@@ -23,6 +22,7 @@ from llm_bench_fixtures.report.charts.variants import (
     looks_of,
     on_axis,
     perplexity_change,
+    sweep_charts,
 )
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
@@ -128,7 +128,11 @@ def _signed(percent: float) -> str:
 
 
 def _bar_chart(
-    run: Run, records: Sequence[Record], title: str, lengths: Mapping[str, spec.Estimate], written: Callable[[float], str]
+    run: Run,
+    records: Sequence[Record],
+    title: str,
+    lengths: Mapping[str, spec.Estimate],
+    written: Callable[[float], str],
 ) -> spec.Chart:
     looks, names = looks_of(run), [record.variant for record in records]
     ends = [0.0, *spec.ends_of(lengths.values())]

@@ -13,13 +13,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless, standings_for
+from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import SPEED, estimate_of, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.figures import texts
+from llm_bench_fixtures.report.renderers.figures import head, texts
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes
@@ -131,8 +131,9 @@ def _note(findings: Findings, best: Sequence[str]) -> str:
 def _facts_by_variant(findings: Findings) -> dict[str, spec.Facts]:
     """The cells of the summary, those that say something."""
     table = summary_section(findings).table
+    heads = [head(column) for column in table.columns[1:]]
     return {
-        variant: tuple((name, one) for name, one in zip(table.names[1:], others, strict=True) if one != MISSING)
+        variant: tuple((name, one) for name, one in zip(heads, others, strict=True) if one != MISSING)
         for variant, *others in texts(table)
     }
 

@@ -1,5 +1,5 @@
-"""Variants in a chart: how they are told apart, and their values, each with its interval, in the unit of the axis; charts
-of what a scenario changes, prompt length and batch size, with a line for each variant; and charts of several runs.
+"""Variants in a chart: how they are told apart, and their values, each with its interval, in the unit of the axis; and
+charts of variants: lines over what a scenario changes (prompt length, batch size), and points of several runs.
 
 A colour stands for a backend; a marker and a dash tell variants of the same colour apart. The colours are Okabe and
 Ito's ("Color universal design", 2008), which colour-blind readers tell apart. Those that stand first have a contrast of
@@ -9,22 +9,20 @@ three to one both on white and on the page's dark ground.
 from __future__ import annotations
 
 from collections import Counter
-from llm_bench_fixtures.report.charts import spec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
 from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.need import QualityMeasure
+from llm_bench_fixtures.report.charts import spec
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.runs import Aspect, RunBeside
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Unit
-from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.spread import quartiles
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.runs import Aspect, RunBeside
-from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
-from llm_bench_fixtures.results.record import Run, WorkloadFacts
-from llm_bench_fixtures.results.speedup import record_speedup
 
 LATENCY, SPEED, SPEEDUP = METRIC_BY_NAME["latency_s"], METRIC_BY_NAME["output_tokens_per_s"], METRIC_BY_NAME["speedup"]
 SCALES = {Unit.SECONDS: (1e3, "ms"), Unit.BYTES: (1e-6, "MB")}  # from the base unit to that of an axis
@@ -60,7 +58,9 @@ def numbered_looks(count: int) -> list[spec.Look]:
     """For what has no backend, such as several runs, or the lines of a history."""
     colours = (*COLOURS.values(), *OTHER_COLOURS)
     return [
-        spec.Look(colours[place % len(colours)], *MARKERS[place % len(MARKERS)], DASHES[place // len(colours) % len(DASHES)])
+        spec.Look(
+            colours[place % len(colours)], *MARKERS[place % len(MARKERS)], DASHES[place // len(colours) % len(DASHES)]
+        )
         for place in range(count)
     ]
 
@@ -209,14 +209,20 @@ def _estimates(run: RunBeside, metric: Metric) -> dict[str, spec.Estimate]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _metric_chart(metric: Metric, found: Mapping[str, Mapping[str, spec.Estimate]], looks: Mapping[str, spec.Look]) -> spec.Chart:
+def _metric_chart(
+    metric: Metric, found: Mapping[str, Mapping[str, spec.Estimate]], looks: Mapping[str, spec.Look]
+) -> spec.Chart:
     """A row a variant. looks: of all runs, so that each looks the same in every chart."""
     variants = list(dict.fromkeys(name for estimates in found.values() for name in estimates))
     places = {label: RUNS_SPREAD * ((at + 0.5) / len(looks) - 0.5) for at, label in enumerate(looks)}
     series = (
         spec.Series(
             name,
-            (spec.Point(on_axis(one, metric), spec.exactly(variants.index(name) + places[label]), _facts(label, one, metric)),),
+            (
+                spec.Point(
+                    on_axis(one, metric), spec.exactly(variants.index(name) + places[label]), _facts(label, one, metric)
+                ),
+            ),
             looks[label],
             size=6.5,
         )

@@ -16,8 +16,8 @@ from llm_bench_fixtures.report.agreement import agreement_sections, in_utc
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Plot
-from llm_bench_fixtures.report.charts.variants import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
+from llm_bench_fixtures.report.charts.variants import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
 from llm_bench_fixtures.report.judged.changes import Changes
@@ -39,7 +39,6 @@ from llm_bench_fixtures.report.page.tables import (
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.load import load_sections
-from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
     not_asked_sentence,
@@ -59,7 +58,12 @@ from llm_bench_fixtures.report.tables.table import (
     metric_column,
 )
 from llm_bench_fixtures.report.tables.threads import thread_sections
-from llm_bench_fixtures.report.tables.variants import equivalence_sections, summary_section, variant_sections
+from llm_bench_fixtures.report.tables.variants import (
+    equivalence_sections,
+    need_sections,
+    summary_section,
+    variant_sections,
+)
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.text import printable
 

@@ -6,19 +6,15 @@ few different answers, and all of them can be computed beforehand by the same ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.need import Limit, QualityMeasure, Standing, quality_limit
 from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
-from llm_bench_fixtures.results.record import Run, Status
-import math
-from collections.abc import Callable, Sequence
-from llm_bench_fixtures.answer.intervals import interval_of
-from llm_bench_fixtures.answer.need import Limit, QualityMeasure
-from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.statistics.spread import Interval
 

@@ -13,9 +13,9 @@ from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, of_tasks, variants_table
-from llm_bench_fixtures.report.tables.variants import MEETS
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
+from llm_bench_fixtures.report.tables.variants import MEETS
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.record import Run, VariantResult

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.answer.headline import OWN
-from llm_bench_fixtures.answer.headline import scenario_means
+from llm_bench_fixtures.answer.headline import OWN, scenario_means
 from llm_bench_fixtures.answer.threads import THREADS
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.findings import Findings

@@ -1,10 +1,15 @@
-"""The page's tables that have a row a variant: the summary, the details of each of its columns, figures next to the limits
-of a need, the answers to questions of multiple choice, and whether a text depends on how it is run."""
+"""The page's tables that have a row a variant: the summary, the details of each of its columns, figures next to the
+limits of a need, the answers to questions of multiple choice, and whether a text depends on how it is run."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from llm_bench_fixtures.answer.meeting import Meeting
+from llm_bench_fixtures.answer.need import Standing
+from llm_bench_fixtures.answer.standings import Judged
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import (
@@ -21,10 +26,14 @@ from llm_bench_fixtures.report.tables.table import (
     Figures,
     Section,
     Table,
+    Tone,
     flip_cells,
+    headline_speedup,
+    in_one_unit,
     metric_column,
 )
 from llm_bench_fixtures.report.tables.tasks import task_sections
+from llm_bench_fixtures.report.words.quality import need_sentence
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
@@ -32,25 +41,6 @@ from llm_bench_fixtures.results.metrics.quality import CHOICES, OF_CHOICES
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
-from collections.abc import Iterator
-from dataclasses import replace
-from llm_bench_fixtures.answer.meeting import Meeting
-from llm_bench_fixtures.answer.need import Standing
-from llm_bench_fixtures.answer.standings import Judged
-from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.by_variant import table_by_variant
-from llm_bench_fixtures.report.tables.table import (
-    Cell,
-    Column,
-    Figures,
-    Section,
-    Tone,
-    headline_speedup,
-    in_one_unit,
-    metric_column,
-)
-from llm_bench_fixtures.report.words.quality import need_sentence
-from llm_bench_fixtures.results.formatting import Notation
 
 CHOICE_METRICS = {metric.name: metric for metric in CHOICES}
 SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")

@@ -7,24 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llm_bench_fixtures.answer.picks import Drawback, drawbacks_of
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import compared_records
 from llm_bench_fixtures.answer.meeting import Meeting, meeting_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
-from llm_bench_fixtures.answer.picks import SMALL, Choice, Outcome, Pick, picks_of, rivals_of
+from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Standings, standings_for
 from llm_bench_fixtures.report.words.measured import speedup_words
 from llm_bench_fixtures.report.words.quality import (
     limit_words,
+    near_lossless_sentence,
     need_sentence,
     not_admitted_words,
     not_applied_sentences,
+    quality_in_short,
+    quality_words,
     why_not_admitted,
 )
-from llm_bench_fixtures.report.words.quality import near_lossless_sentence, quality_in_short, quality_words
 from llm_bench_fixtures.report.words.workload import headline_prompts, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME

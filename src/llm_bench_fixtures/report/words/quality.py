@@ -1,26 +1,27 @@
-"""The quality over the corpus in words; who meets a need, and by which figure others don't. Near-lossless variants are named
-together and in no order."""
+"""The quality over the corpus in words, near-lossless variants together and in no order; who meets a need, and by which
+figure others don't."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from llm_bench_fixtures.answer.need import QualityMeasure
-from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless
-from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.table import perplexity_change
-from llm_bench_fixtures.results.formatting import count, five_digits, format_change, format_share
-from llm_bench_fixtures.results.record import Run, VariantResult
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
 from llm_bench_fixtures.answer.headline import DEFAULT_CACHE
 from llm_bench_fixtures.answer.meeting import Meeting
 from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
-from llm_bench_fixtures.answer.standings import Judged, Standings
+from llm_bench_fixtures.answer.standings import NEAR, Judged, Standings, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import perplexity_change
 from llm_bench_fixtures.report.words.workload import describe_prompts
-from llm_bench_fixtures.results.formatting import count, format_share, three_digits, with_unit
-from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.formatting import (
+    count,
+    five_digits,
+    format_change,
+    format_share,
+    three_digits,
+    with_unit,
+)
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
 
 NOT_MEASURED = "quality not measured"
 

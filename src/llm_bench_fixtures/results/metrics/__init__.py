@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.results.metrics.quality import CHOICES
-from llm_bench_fixtures.results.metrics.memory import EXACT
-from llm_bench_fixtures.results.metrics.latency import LATENCY
-from llm_bench_fixtures.results.metrics.tokens import MACHINE
-from llm_bench_fixtures.results.metrics.memory import MEMORY
+from llm_bench_fixtures.results.metrics.latency import LATENCY, SPEEDUP
+from llm_bench_fixtures.results.metrics.memory import EXACT, MEMORY
 from llm_bench_fixtures.results.metrics.metric import (
     Direction,
     Force,
@@ -25,9 +22,8 @@ from llm_bench_fixtures.results.metrics.metric import (
     Unit,
     Value,
 )
-from llm_bench_fixtures.results.metrics.quality import QUALITY
-from llm_bench_fixtures.results.metrics.latency import SPEEDUP
-from llm_bench_fixtures.results.metrics.tokens import TOKENS
+from llm_bench_fixtures.results.metrics.quality import CHOICES, QUALITY
+from llm_bench_fixtures.results.metrics.tokens import MACHINE, TOKENS
 
 __all__ = [
     "METRICS",

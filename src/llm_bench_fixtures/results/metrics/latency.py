@@ -1,15 +1,11 @@
-"""A round's latency: its middle, its spread, and what follows from it; and the speed-up over the reference, from blocks."""
+"""A round's latency: its middle, its spread, and what follows from it; and the speed-up over the reference."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
 from functools import partial
-from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
-from llm_bench_fixtures.results.record import Record, VariantResult
-from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval
-from collections.abc import Callable
-from functools import partial
+
 from llm_bench_fixtures.results.metrics.metric import (
     NEVER_JUDGED,
     Direction,
@@ -23,6 +19,8 @@ from llm_bench_fixtures.results.metrics.metric import (
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.speedup import is_calm, record_speedup
 from llm_bench_fixtures.statistics.ratio import Speedup
+from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval
+
 
 def _of_rounds(summary: Callable[[tuple[float, ...]], float], least: int = 1) -> Value:
     return lambda record, _: summary(record.rounds_s) if len(record.rounds_s) >= least else None

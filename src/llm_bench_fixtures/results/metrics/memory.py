@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+
+from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.metrics.metric import (
     NEVER_JUDGED,
     Direction,
@@ -15,12 +17,8 @@ from llm_bench_fixtures.results.metrics.metric import (
     Unit,
     Value,
 )
-from llm_bench_fixtures.results.record import MemoryFacts
-from collections.abc import Callable
-from functools import partial
-from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, ReportTable, Unit, Value
-from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.record import MemoryFacts, Record, VariantResult, WorkloadFacts
+
 
 def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
     return lambda record, _: value(record.memory) if record.memory else None

@@ -7,17 +7,17 @@ None has a function that computes it: whoever scores or asks a model, or compare
 from __future__ import annotations
 
 from functools import partial
+
 from llm_bench_fixtures.results.metrics.metric import (
     MLPERF_FLOOR,
     Direction,
+    Force,
     Kind,
     Metric,
     ReportTable,
     Tolerance,
     Unit,
 )
-from functools import partial
-from llm_bench_fixtures.results.metrics.metric import Direction, Force, Kind, Metric, Tolerance, Unit
 
 # What a row does not say.
 _row = partial(Metric, unit=Unit.NONE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)

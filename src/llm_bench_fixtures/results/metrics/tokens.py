@@ -3,18 +3,16 @@ its speed at the time of each round."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from llm_bench_fixtures.results import prefill_decode
-from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, ReportTable, Unit, Value
-from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
-from llm_bench_fixtures.statistics.spread import percentile
-import statistics
-from functools import partial
-from llm_bench_fixtures.results import roofline
+
+from llm_bench_fixtures.results import prefill_decode, roofline
 from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
 from llm_bench_fixtures.results.noise import probe_medians_s
-from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
+from llm_bench_fixtures.statistics.spread import percentile
+
 
 def _median(of_round: Callable[[Record, Sequence[prefill_decode.Tokens]], float | None]) -> Value:
     median = prefill_decode.median_of_rounds(of_round)
