@@ -11,4 +11,4 @@ pytestmark = pytest.mark.llm_scenario(
 
 
 def test_own(llm_benchmark, llm_own):
-    llm_benchmark(llm_own.prompts, new_tokens=llm_own.new_tokens, batch_size=llm_own.batch_size)
+    llm_benchmark(llm_own.prompts, new_tokens=llm_own.new_tokens, batch_size=llm_own.batch_size, cache=llm_own.cache)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from run_factory import (
     BLOCKS_S,
@@ -198,9 +200,10 @@ def test_where_no_batch_size_has_half_of_the_variants_it_is_the_one_that_most_ra
     assert largest_batch_of({"fp32": (1,), "v0": (1,), "v1": (2,), "v2": (4,), "v3": (8,)}) == {"fp32": "1", "v0": "1"}
 
 
-def own(variant: str, case: str, batch_size: int = 1, speedup: float = 2.0, tokens: int = 300) -> Record:
+def own(variant: str, case: str, batch_size: int = 1, speedup: float = 2.0, tokens: int = 300, **facts: Any) -> Record:
     """Four prompts of the user's."""
-    workload = make_workload(f"own {case}", prompts=4, batch_size=batch_size, prompt_tokens=tokens, new_tokens=99)
+    facts |= {"batch_size": batch_size, "prompt_tokens": tokens}
+    workload = make_workload(f"own {case}", prompts=4, new_tokens=99, **facts)
     spread = 0.0 if variant == "fp32" else 0.01
     return make_block_record(variant, speedup, spread, scenario="own", case=case, workload=workload)
 
@@ -236,6 +239,15 @@ def test_their_shapes_are_pooled_as_prompt_lengths_are() -> None:
     run = make_run(records, provenance=make_provenance(prompts="16/4, 64/8"))
     assert [one.case for one in headline_of(run).cases["v0"]] == ["16/4", "64/8"]
     assert headline_of(run).common["v0"].case == "16/4"
+
+
+def test_the_first_cache_that_they_ran_with_decides() -> None:
+    cases = (("static", "one at a time, cache static", 1), ("static", "batch of 4, cache static", 4))
+    cases += (("dynamic", "one at a time", 1), ("dynamic", "batch of 8", 8))
+    records = [own(name, case, size, cache=cache) for cache, case, size in cases for name in ("fp32", "v0")]
+    headline = headline_of(make_run(records, provenance=make_provenance(prompts="mine.jsonl")))
+    assert [one.case for one in headline.cases["v0"]] == ["one at a time, cache static"]
+    assert headline.largest_batch["v0"].case == "batch of 4, cache static"
 
 
 def test_a_scenario_that_is_called_own_decides_nothing_by_its_name() -> None:

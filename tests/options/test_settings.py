@@ -19,6 +19,7 @@ from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, 
 from llm_bench_fixtures.options.settings import FIELDS, TOLD_BY_THEMSELVES, Settings, parse_settings
 from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.processes import affinity
+from llm_bench_fixtures.workloads import CacheKind
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,7 @@ def test_nothing_given_means_every_default() -> None:
         reference="fp32",
         prompts="",
         shape=(),
+        cache=(CacheKind.DYNAMIC,),
         show_texts=False,
         new_tokens=16,
         rounds=None,
@@ -263,7 +265,7 @@ def test_of_each_option_it_is_known_whether_it_changes_figures() -> None:
     """A run is put together with others by what its provenance tells. A new option belongs to one of these."""
     in_the_provenance = {"model", "device", "attention", "chat", "reference", "in_process", "corpus", "choices"}
     in_the_provenance |= {"prompts", "shape", "tasks"}
-    which_tests = {"variants", "prompt_lengths", "batch_sizes", "request_rates", "threads", "overhead"}
+    which_tests = {"variants", "cache", "prompt_lengths", "batch_sizes", "request_rates", "threads", "overhead"}
     how_long = {"time", "rounds", "max_noise", "memory_share", "limits_time", "endpoint_timeout"}
     judges = {"need", "want", "fit", "gate", "gate_rules", "gate_missing", "gate_summary", "baseline"}
     others = {"trust_remote_code", "show_texts", "report", "resume", "cache_dir"}

@@ -122,6 +122,18 @@ def test_shapes_have_a_case_each(own: Bench) -> None:
     assert own.results()["provenance"]["prompts"] == said
 
 
+def test_the_answer_goes_by_the_first_cache_and_a_further_one_is_measured_after_it(own: Bench) -> None:
+    options = ("--llm-cache=static,dynamic", "--llm-batch-sizes=2", "--llm-prompt-lengths=4", "-k", "own")
+    result = own.run_in_turns("--llm-shape=16/4", *options)
+    result.assert_outcomes(passed=4)
+    assert [(case, one["workload"]["cache"]) for case, one in by_case(own).items()] == [
+        ("16/4, cache static", "static"),
+        ("batch of 2, cache static", "static"),
+        ("16/4", "dynamic"),
+        ("batch of 2", "dynamic"),
+    ]
+
+
 def test_where_throughput_is_wanted_each_batch_size_is_a_case(own: Bench) -> None:
     options = ("--collect-only", "-q", "--llm-batch-sizes=1,2,4", "test_own.py")
     cases = ["one at a time", "batch of 4", "batch of 2"]

@@ -68,6 +68,16 @@ def test_where_throughput_is_asked_for_smaller_batches_are_tried_after_the_large
     assert own_cases(sizes, need) == (ALONE, BATCH, OwnCase("batch of 2", 2))
 
 
+def test_each_cache_that_is_asked_for_has_the_same_cases_the_first_ones_first() -> None:
+    cases = own_cases(parse_settings({"prompts": "a", "batch_sizes": "4", "cache": "static,dynamic,static"}))
+    assert [(str(case), case.cache.value) for case in cases] == [
+        ("one at a time, cache static", "static"),
+        ("batch of 4, cache static", "static"),
+        ("one at a time", "dynamic"),
+        ("batch of 4", "dynamic"),
+    ]
+
+
 def test_an_answer_is_as_long_as_is_told_else_as_its_text_else_as_all_others(prompts: Prompts) -> None:
     """A number in the file wins over one on the command line, and that over the answer's text."""
     text = " The ships came home."

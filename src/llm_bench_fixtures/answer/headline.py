@@ -44,6 +44,7 @@ def headline_of(run: Run) -> Headline:
     records = [record for record in compared_records(run) if record.workload is not None]
     by_digest = _by_digest(records)
     own = [record for record in records if record.scenario == OWN] if run.provenance.prompts else []
+    own = [one for one in own if _facts(one).cache == _facts(own[0]).cache]  # the first of --llm-cache
     alone, batches = ([one for one in own if (_facts(one).batch_size > 1) is many] for many in (False, True))
     plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(_facts(one))]
     lengths = _one_at_a_time(alone, by_digest) or _one_at_a_time(plain, by_digest)

@@ -255,6 +255,11 @@ def positive_numbers(most: float) -> Callable[[str], tuple[float, ...]]:
     return lambda text: tuple(sorted({parse_one(part) for part in parse_names(text)}))
 
 
+def each_once(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """A parser of several, separated by commas, in the order in which they are given."""
+    return lambda text: tuple(dict.fromkeys(map(parse, parse_names(text))))
+
+
 def member_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> Callable[[str], EnumT]:
     """A parser of one name of an enum's.
 

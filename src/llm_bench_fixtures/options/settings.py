@@ -14,6 +14,7 @@ from llm_bench_fixtures.options.parsers import (
     TokenShape,
     WindowScheme,
     auto_or,
+    each_once,
     integer_of_at_least,
     member_of,
     parse_any_names,
@@ -35,6 +36,7 @@ from llm_bench_fixtures.options.parsers import (
     token_shapes,
 )
 from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.workloads import CacheKind
 
 T = TypeVar("T")
 
@@ -75,6 +77,7 @@ class Settings:
     time: float = parsed_by(parse_time_limit)
     prompts: str = parsed_by(str)
     shape: tuple[TokenShape, ...] = parsed_by(token_shapes(MOST_TOKENS))
+    cache: tuple[CacheKind, ...] = parsed_by(each_once(member_of(CacheKind, "cache")))
     show_texts: bool = parsed_by(parse_bool)
     new_tokens: int = parsed_by(integer_of_at_least(1, MOST_TOKENS))
     rounds: int | None = parsed_by(auto_or(integer_of_at_least(1, MOST_ROUNDS)))

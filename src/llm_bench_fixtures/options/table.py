@@ -128,6 +128,13 @@ OPTIONS = (
         "in place of prompts of your own their lengths and those of the answers in tokens, such as 512/128,2048/64",
     ),
     Option(
+        "cache",
+        "dynamic",
+        "KIND[,KIND...]",
+        "cache of keys and values that prompts of your own run with: dynamic, static or off. The answer goes by the "
+        "first; the others show whether one of them would meet --llm-need",
+    ),
+    Option(
         "show_texts",
         "false",
         "",

@@ -237,7 +237,8 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
         scenario, own = identify(item).scenario, own_case_of(item)
         size = parameters_of(item).get("llm_prompt_length" if scenario == PROMPT_LENGTHS else "llm_batch_size")
         if scenario == OWN:  # which a file of the user's may be called, too
-            size = own.batch_size if own else None
+            is_first = own is not None and own.cache is settings_of(item.config).cache[0]
+            size = own.batch_size if own and is_first else None
         known = found.get(case, Case(case, scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
     return tuple(found.values())

@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.forecast import Shape
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS
-from llm_bench_fixtures.workloads import Corpus, Workload, text_ids
+from llm_bench_fixtures.workloads import CacheKind, Corpus, Workload, text_ids
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.own_prompts import OwnPrompt, OwnPrompts
@@ -48,26 +48,29 @@ APART = 150  # tokens of the embedded corpus between the beginnings of two promp
 
 @dataclass(frozen=True)
 class OwnCase:
-    """A case of the scenario: how many prompts at a time, and of which shape where they are of one."""
+    """A case of the scenario: how many prompts at a time, of which shape where they are of one, and the cache."""
 
-    name: str
+    size: str
     batch_size: int = 1
     shape: TokenShape | None = None
+    cache: CacheKind = CacheKind.DYNAMIC
 
     def __str__(self) -> str:
-        return self.name
+        return self.size if self.cache is CacheKind.DYNAMIC else f"{self.size}, cache {self.cache}"
 
 
 def own_cases(settings: Settings, need: Need = DEFAULT_NEED) -> tuple[OwnCase, ...]:
     """Those for latency in ascending order, then that for throughput, and where more of it is wanted or some is needed,
-    those of smaller batches that may meet the need; none where no prompts or shapes are given."""
+    those of smaller batches that may meet the need; then the same with each further cache. None where no prompts or
+    shapes are given."""
     if not settings.prompts and not settings.shape:
         return ()
     alone = [OwnCase(str(shape), shape=shape) for shape in settings.shape] or [OwnCase("one at a time")]
     sizes = sorted({size for size in settings.batch_sizes if size > 1}, reverse=True)
     is_limited = any(limit.metric.name == "output_tokens_per_s" for limit in need.limits)
     tried = sizes if is_limited or need.want is Reader.THROUGHPUT else sizes[:1]
-    return (*alone, *(OwnCase(f"batch of {size}", size) for size in tried))
+    cases = (*alone, *(OwnCase(f"batch of {size}", size) for size in tried))
+    return tuple(replace(case, cache=cache) for cache in settings.cache for case in cases)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class OwnWork:
 
     rows: tuple[OwnRow, ...]
     batch_size: int
+    cache: CacheKind
 
     @property
     def prompts(self) -> tuple[TokenIds, ...]:
@@ -102,12 +106,13 @@ class OwnWork:
     @property
     def shape(self) -> Shape:
         """Its size on average, for the forecast."""
-        return Shape.of(Workload(self.prompts, max(self.new_tokens), self.batch_size, lengths=self.new_tokens))
+        new_tokens = self.new_tokens
+        return Shape.of(Workload(self.prompts, max(new_tokens), self.batch_size, cache=self.cache, lengths=new_tokens))
 
     @property
     def round(self) -> Round:
         """Its largest batch at most, for the plan of memory."""
-        return Round(self.batch_size, max(map(len, self.prompts)), max(self.new_tokens))
+        return Round(self.batch_size, max(map(len, self.prompts)), max(self.new_tokens), self.cache)
 
 
 @dataclass(frozen=True)
@@ -137,12 +142,12 @@ class OwnRun:
     def work(self, case: OwnCase, prompts: Prompts) -> OwnWork:
         """The case's prompts, in the tokens of `prompts`. Raises WorkloadUnsupported where none fits."""
         if case.shape is not None:
-            return OwnWork((OwnRow(prompts.exact(case.shape.prompt), case.shape.new),), 1)
+            return OwnWork((OwnRow(prompts.exact(case.shape.prompt), case.shape.new),), 1, case.cache)
         size = case.batch_size
         rows = [*(self._in_tokens_of(prompts, size) if self._given else self._of_shapes(size, prompts))]
         if not rows:
             raise WorkloadUnsupported(self.left_out)
-        return OwnWork(tuple(full_batches(rows, size, self._context) if size > 1 else rows), size)
+        return OwnWork(tuple(full_batches(rows, size, self._context) if size > 1 else rows), size, case.cache)
 
     @property
     def rounds(self) -> list[Round]:
