@@ -122,6 +122,19 @@ def test_one_prompt_is_every_length_with_the_default_cache() -> None:
     assert list(headline.elsewhere) == ["v1"]
 
 
+@pytest.mark.parametrize("status", [Status.NOT_REACHED, None])
+def test_what_a_variant_has_not_reached_leaves_it_in(status: Status | None) -> None:
+    """Bug: of two groups of variants, the second went on to all lengths, and the first, with the fastest, was gone from
+    the answer. Here v1 was measured on one length of four when the run's time was over, or goes on."""
+    lengths = (16, 64, 128, 256)
+    records = [length(name, tokens) for name in ("fp32", "v0") for tokens in lengths]
+    records.append(length("v1", 64))
+    if status is not None:
+        late = [length("v1", tokens) for tokens in (16, 128, 256)]
+        records += [skipped_record("v1", "late", scenario=r.scenario, case=r.case, status=status) for r in late]
+    assert cases_of(*records) == {"fp32": ["64"], "v0": ["64"], "v1": ["64"]}
+
+
 def test_the_same_work_of_another_scenario_counts() -> None:
     """fp16 was measured in the precision scenario only, whose prompt is one of two lengths."""
     records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64)]
@@ -134,9 +147,10 @@ def test_lengths_that_a_compared_variant_lacks_are_not_pooled() -> None:
     assert cases_of(*records, length("v1", 16), length("v1", 64))["v0"] == ["16", "64"]
 
 
-def test_who_ran_less_than_half_of_the_lengths_does_not_decide_for_the_others() -> None:
+def test_who_can_run_less_than_half_of_the_lengths_does_not_decide_for_the_others() -> None:
     records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64, 256)]
-    headline = headline_of(make_run([*records, length("v1", 16)]))
+    unable = [skipped_record("v1", "too long", scenario="prompt_length", case=case) for case in ("64", "256")]
+    headline = headline_of(make_run([*records, length("v1", 16), *unable]))
     assert {name: len(cases) for name, cases in headline.cases.items()} == {"fp32": 3, "v0": 3}
     assert {name: one.case for name, one in headline.elsewhere.items()} == {"v1": "16"}
 

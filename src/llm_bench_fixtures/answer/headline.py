@@ -7,7 +7,7 @@ Where a run has no prompt lengths to pool, the workload that most variants ran s
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,6 +24,8 @@ DEFAULT_CACHE = "dynamic"
 _Case: TypeAlias = Mapping[str, Record]
 """By variant, its record of one workload."""
 _ByDigest: TypeAlias = Mapping[str, _Case]
+_Test: TypeAlias = tuple[str, str, str]
+"""Scenario, case and variant."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def headline_of(run: Run) -> Headline:
     own = [one for one in own if _facts(one).cache == _facts(own[0]).cache]  # the first of --llm-cache
     alone, batches = ([one for one in own if (_facts(one).batch_size > 1) is many] for many in (False, True))
     plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(_facts(one))]
-    lengths = _one_at_a_time(alone, by_digest) or _one_at_a_time(plain, by_digest)
+    settled = {_test(one) for one in (*run.records, *records) if one.status is not Status.NOT_REACHED}
+    lengths = _one_at_a_time(alone, by_digest, settled) or _one_at_a_time(plain, by_digest, settled)
     shown = lengths[(len(lengths) - 1) // 2] if lengths else _most_shared(by_digest)
     pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
     common = _ordered(run, shown)
@@ -91,9 +94,15 @@ def _turns_in_one_run(reference: str, record: Record) -> Record:
     )
 
 
-def _one_at_a_time(records: Sequence[Record], by_digest: _ByDigest) -> list[_Case]:
-    """The records' cases that all compared variants ran, that of the shortest prompts first."""
-    lengths = sorted(map(_facts, records), key=lambda one: one.prompt_tokens)
+def _one_at_a_time(records: Sequence[Record], by_digest: _ByDigest, settled: Collection[_Test]) -> list[_Case]:
+    """The records' cases that all compared variants ran, that of the shortest prompts first.
+
+    settled: what was measured, or is known not to be. A case that one of the records' variants has yet to reach, or had
+    no time for, leaves no variant out: it is left out itself, where there are others.
+    """
+    variants = {one.variant for one in records}
+    reached = [one for one in records if all((one.scenario, one.case, name) in settled for name in variants)]
+    lengths = sorted(map(_facts, reached or records), key=lambda one: one.prompt_tokens)
     cases = shared_by_most([by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)])
     return cases if cases and len(cases[0]) > 1 else []
 
@@ -162,6 +171,10 @@ def _by_digest(records: Sequence[Record]) -> _ByDigest:
 
 def _place(record: Record) -> tuple[str, str, str]:
     return record.scenario, record.case, _digest(record)
+
+
+def _test(record: Record) -> _Test:
+    return record.scenario, record.case, record.variant
 
 
 def _digest(record: Record) -> str:
