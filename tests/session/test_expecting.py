@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session import expecting
 from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
-from llm_bench_fixtures.session.forecast import AGAIN, Forecast, Machine, Runner, Shape, Work
+from llm_bench_fixtures.session.forecast import Forecast, Machine, Runner, Shape, Work, load_name
 from llm_bench_fixtures.session.setup import Setup
 
 FP32, BF16, INT8, SKIPPED = (
@@ -35,6 +36,7 @@ def expected(
     random_weights: bool = False,
     checked: Collection[str] = (),
     tasks: tuple[HarnessTask, ...] = (),
+    loads: Callable[[str], int] = lambda _: 1,
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: MACHINE)
@@ -42,7 +44,7 @@ def expected(
     setup = Setup(settings, Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, parameters=weights)
     setup.tasks = tasks
-    expect_run(setup, Lineup(groups), [CASE], checked)
+    expect_run(setup, Lineup(groups), [CASE], checked, loads=loads)
     return setup.forecast
 
 
@@ -56,20 +58,23 @@ def test_each_variant_that_can_run_here_loads_once(tmp_path: Path, monkeypatch: 
     assert found.expected_s(Work.LOADING, "fp32") == one
     assert found.expected_s(Work.LOADING, "bf16") > 0
     assert found.expected_s(Work.LOADING, "autocast-fp16") == 0  # not on a CPU
-    assert found.expected_s(Work.LOADING, "fp32", AGAIN) == 0
+    assert found.expected_s(Work.LOADING, "fp32", load_name(1)) == 0
 
 
-def test_all_but_the_last_group_load_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_load_is_expected_but_of_the_variant_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference is in all groups."""
-    found = expected(monkeypatch, tmp_path, (FP32, BF16), (FP32, INT8))
-    again = {name: found.expected_s(Work.LOADING, name, AGAIN) > 0 for name in ("fp32", "bf16", "bnb-int8")}
+    loads = {"bf16": 2, "bnb-int8": 1}.get
+    found = expected(monkeypatch, tmp_path, (FP32, BF16), (FP32, INT8), loads=lambda name: loads(name, 9))
+    again = {name: found.expected_s(Work.LOADING, name, load_name(1)) > 0 for name in ("fp32", "bf16", "bnb-int8")}
     assert again == {"fp32": False, "bf16": True, "bnb-int8": False}
 
 
 def test_rounds_are_those_of_a_variants_own_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round that warms up and is observed takes two, and three are timed."""
+    """A round that warms up and is observed takes two, one of up to ten tokens follows it, and three are timed."""
     found = expected(monkeypatch, tmp_path, (FP32, BF16))
-    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(5 * runner("fp32", 4_339_200).round_s(SHAPE))
+    one = runner("fp32", 4_339_200)
+    some_s = one.round_s(replace(SHAPE, new_tokens=10))
+    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(some_s + 5 * one.round_s(SHAPE))
     assert found.expected_s(Work.ROUNDS, "bf16", "mine") == 0
 
 

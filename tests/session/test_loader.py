@@ -218,7 +218,7 @@ def test_a_load_does_not_begin_that_leaves_its_first_case_no_time(monkeypatch: p
     loader.lineup = plan_lineup(variants, "fp32", dict.fromkeys(("fp32", "bf16", "fp16"), Need(1)), 10**12)
     for variant in variants:
         loader._setup.forecast.expect(Work.LOADING, variant.id, 10.0)
-        loader._setup.forecast.expect_passes(Work.ROUNDS, variant.id, Phases(4.0), "mine", least_s=100.0)
+        loader._setup.forecast.expect_rounds(variant.id, "mine", Phases(), Phases(4.0), least_s=100.0)
     for variant in variants[:2]:
         loader.load(variant)
     why = r"^not reached in 39 s: loading fp16 with its first case takes about 22 s; --llm-time 50s has room for it"

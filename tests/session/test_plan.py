@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, latency_cases
+from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, Trip, latency_cases
 
 ALL = frozenset({"fp32", "bf16", "nf4"})
 LENGTHS = [Case(f"prompt_length[{tokens}]", "prompt_length", ALL, tokens) for tokens in (16, 256, 64, 128)]
@@ -53,21 +53,48 @@ def test_without_prompt_lengths_the_case_of_most_variants_comes_first() -> None:
 def test_one_group_measures_its_stages_in_order() -> None:
     plan = Plan([*LENGTHS, *BATCHES, CACHE], [ALL])
     assert [plan.place(name, "nf4") for name in ("prompt_length[64]", "batch[8]", "cache[off]")] == [
-        Place(False, 0, Stage.LATENCY),
-        Place(False, 0, Stage.THROUGHPUT),
-        Place(False, 0, Stage.OTHER),
+        Place(Trip.FIRST, 0, Stage.LATENCY),
+        Place(Trip.FIRST, 0, Stage.THROUGHPUT),
+        Place(Trip.FIRST, 0, Stage.OTHER),
     ]
+    assert plan.loads("nf4") == 1
 
 
-def test_groups_share_the_first_stage_and_the_one_that_is_loaded_goes_on() -> None:
-    """Each of three groups is loaded twice but for the last, which stays: g0 g1 g2, then g2 g0 g1."""
+def in_order(plan: Plan, cases: list[Case], variants: str) -> list[tuple[str, str]]:
+    places = {(case.name, variant): plan.place(case.name, variant) for case in cases for variant in variants}
+    return sorted(places, key=lambda each: places[each])
+
+
+def test_groups_take_turns_there_and_back_and_what_the_answer_goes_by_comes_first() -> None:
+    """Bug: the second group measured all it had before the first got to its batches and quality, for which a run of ten
+    minutes had no time left."""
+    everyone = frozenset({"fp32", "a", "b"})
+    short, batch, rest = (Case(name, name, everyone, 8) for name in ("prompt_length", "batch", "cache"))
+    plan = Plan([short, batch, rest], [["fp32", "a"], ["fp32", "b"]])
+    assert in_order(plan, [short, batch, rest], "ab") == [
+        ("prompt_length", "a"),
+        *(("prompt_length", "b"), ("batch", "b")),
+        *(("batch", "a"), ("cache", "a")),
+        ("cache", "b"),
+    ]
+    assert [plan.loads(variant) for variant in "ab"] == [2, 2]
+    assert plan.place("cache", "fp32").group == 0  # with the first group that it is in
+
+
+def test_without_other_cases_the_groups_go_there_and_back() -> None:
     groups = [["fp32", "a"], ["fp32", "b"], ["fp32", "c"]]
-    everyone = frozenset({"fp32", "a", "b", "c"})
-    cases = [Case("prompt_length[16]", "prompt_length", everyone), Case("cache[off]", "cache", everyone)]
+    cases = [Case(name, name, frozenset("abc"), 8) for name in ("prompt_length", "batch")]
     plan = Plan(cases, groups)
-    places = {(case.name, variant): plan.place(case.name, variant) for case in cases for variant in "abc"}
-    assert [variant for _, variant in sorted(places, key=lambda each: places[each])] == [*"abc", *"cab"]
-    assert plan.place("cache[off]", "fp32").group == 1  # with the first group that it is in
+    assert [variant for _, variant in in_order(plan, cases, "abc")] == [*"abc", *"cba"]
+    assert [plan.loads(variant) for variant in "abc"] == [2, 2, 1]
+
+
+def test_what_is_left_begins_with_the_group_that_is_loaded() -> None:
+    """Only the first of three groups has a test of one prompt."""
+    cases = [Case("prompt_length", "prompt_length", frozenset("a")), Case("batch", "batch", frozenset("abc"), 8)]
+    plan = Plan(cases, [["a"], ["b"], ["c"]])
+    assert [variant for name, variant in in_order(plan, cases, "abc") if name == "batch"] == [*"acb"]
+    assert [plan.loads(variant) for variant in "abc"] == [1, 1, 1]
 
 
 def test_an_unknown_variant_has_no_place() -> None:

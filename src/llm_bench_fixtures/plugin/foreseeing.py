@@ -50,7 +50,8 @@ def foresee(session: pytest.Session) -> None:
     try:
         cases = tuple(_expected_cases(session))
         done = bench.scoring.is_scored, bench.tasks.is_asked
-        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done)
+        loads = config.stash[PLAN].loads
+        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done, loads)
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
         return

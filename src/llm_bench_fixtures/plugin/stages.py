@@ -14,7 +14,7 @@ from llm_bench_fixtures.plugin.items import ORDERED, PLAN, case_of, identify, is
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
-from llm_bench_fixtures.session.plan import Place, Stage
+from llm_bench_fixtures.session.plan import Place, Stage, Trip
 
 REST_S = 60.0  # between two reports of one stage, at least
 REST_SHARE = 50.0  # times as long as writing the last one took: at most 2 % of the run go into them
@@ -74,8 +74,9 @@ def _variants_from(following: pytest.Item | None) -> frozenset[str]:
 
 def _is_time_for_quality(place: Place, after: Place) -> bool:
     """Whether the cases that come before quality are over, for the variants that are loaded."""
-    loaded = place.group if after.is_rest == place.is_rest else 0  # by which number the rest has their group
-    return after.group == loaded and after.stage > Stage.QUALITY
+    if after.group != place.group:
+        return place.trip is Trip.ANSWER and place.stage < Stage.QUALITY
+    return after.stage > Stage.QUALITY
 
 
 def _place(item: pytest.Item) -> Place | None:

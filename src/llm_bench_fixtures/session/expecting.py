@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+from llm_bench_fixtures.measure.binding import TRIAL_TOKENS
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS
@@ -22,8 +23,8 @@ from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
 from llm_bench_fixtures.session.forecast import (
-    AGAIN,
     FLOAT32_BYTES,
     Machine,
     Made,
@@ -31,6 +32,7 @@ from llm_bench_fixtures.session.forecast import (
     Runner,
     Shape,
     Work,
+    load_name,
     making_s,
 )
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
@@ -51,7 +53,6 @@ PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
 CHECKED = Shape(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
 SAMPLE = 4000  # characters, whose tokens are counted
-OBSERVED = 2.0  # rounds that the one takes whose memory is watched
 UNKNOWN_MAKING_S = 40.0  # times as long as a load, where nothing was ever made
 
 
@@ -115,30 +116,30 @@ def expect_run(
     checked: Collection[str] = frozenset(),
     is_scored: Callable[[str], bool] = lambda _: False,
     is_asked: Callable[[str, str], bool] = lambda *_: False,
+    loads: Callable[[str], int] = lambda _: 1,
 ) -> None:
     """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
     execution modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a
-    variant."""
+    variant. loads: how often each variant is loaded, but for the one that stays."""
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes, further = (0.0, 0, ()) if setup.source.random_weights else _scored(setup)
     per_character = _tokens_per_character(setup) if setup.tasks else 0.0
-    loads = _loads(lineup)
+    known = {variant.id for group in lineup.groups for variant in group}
     for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
         runner = _runner(setup, machine, variant, layers)
         if runner is None:
             continue
         load_s = runner.load_s(FIRST)
         setup.forecast.expect_runner(variant.id, runner)
-        setup.forecast.expect(Work.LOADING, variant.id, load_s)
-        if loads[variant.id] > 1:
-            setup.forecast.expect(Work.LOADING, variant.id, load_s, AGAIN)
+        for done in range(1 if all(variant in group for group in lineup.groups) else loads(variant.id)):
+            setup.forecast.expect(Work.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
             unknown_s = UNKNOWN_MAKING_S * load_s
             made_for = variant.threads_of or variant.id
             seconds = making_s(made_for, setup.source.identity, setup.source.weights, made, unknown_s)
             setup.forecast.expect(Work.MAKING, variant.id, seconds)
-        has_quality = variant.threads_of in loads  # that of the variant in the default number of threads
+        has_quality = variant.threads_of in known  # that of the variant in the default number of threads
         if passes and not has_quality and not is_scored(variant.id):
             quality_s = runner.quality_s(positions, passes)
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
@@ -151,20 +152,21 @@ def expect_run(
             setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
         for case in cases:
             if variant.id in case.variants:
-                rounds = _rounds_of(settings, runner, case.shape, is_large=setup.source.weights >= LARGE_WEIGHTS)
+                warm_up = _warm_up_of(settings, runner, case.shape, is_large=setup.source.weights >= LARGE_WEIGHTS)
+                timed = (settings.rounds or ROUNDS) * runner.round_of(case.shape)
                 share_s = case.share_s if settings.max_noise else 0.0
-                setup.forecast.expect_passes(Work.ROUNDS, variant.id, rounds, case.name, share_s)
+                setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
         if variant.id in checked:
             setup.forecast.expect_passes(Work.CHECKS, variant.id, runner.round_of(CHECKED))
 
 
-def _rounds_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: bool) -> Phases:
-    """A variant's rounds of a case: those that warm up or are observed, and the least timed ones."""
-    timed, further = settings.rounds or ROUNDS, settings.warmup_rounds - 1
-    if not is_large:
-        return (OBSERVED + further + timed) * runner.round_of(shape)
-    some = replace(shape, prompts=shape.batch_size, new_tokens=BRIEF_TOKENS)
-    return runner.round_of(some) + (further + timed) * runner.round_of(shape)
+def _warm_up_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: bool) -> Phases:
+    """A variant's rounds of a case before those that are timed: one is observed, and some tokens more tell which
+    threads compute. Of a large model some tokens stand for all that."""
+    tokens = BRIEF_TOKENS if is_large else min(TRIAL_TOKENS, shape.new_tokens)
+    some = runner.round_of(replace(shape, prompts=shape.batch_size, new_tokens=tokens))
+    whole = settings.warmup_rounds - 1 + (0.0 if is_large else OBSERVED_LONGER)
+    return some + whole * runner.round_of(shape)
 
 
 def _layers(setup: Setup) -> int:
@@ -231,12 +233,6 @@ def _item_of(runner: Runner, size: TaskSize, per_character: float) -> Phases:
 def _tokens_per_character(setup: Setup) -> float:
     sample = max(setup.corpus.read, key=len)[:SAMPLE]
     return len(setup.prompts.encode(sample)) / len(sample)
-
-
-def _loads(lineup: Lineup) -> dict[str, int]:
-    """How often each variant is loaded: twice, unless it is in the group that comes last or in all of them."""
-    groups = [{variant.id for variant in group} for group in lineup.groups]
-    return {name: 1 if name in groups[-1] else 2 for group in groups for name in group}
 
 
 def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Runner | None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
-CALLS_PER_LAYER = 60  # of small operations, that a layer's pass makes in Python
+CALLS_PER_LAYER = 140  # of operations, that a layer's pass makes: GPT-2's with a cache, as torch's profiler counts them
+CALLS_PER_MASK = 2500  # of operations, that transformers' building of a padded batch's mask is worth, in each pass
 PROCESS_CALLS = 200_000  # of small operations, that starting a process is worth
-AGAIN = "again"  # the name of a variant's second load, where not all fit in memory together
 LONG_S = 600.0  # a run that takes longer is told what makes it short
 MARGIN = 1.2  # of a limit that has room for all, over the seconds that are expected
 
@@ -86,19 +86,21 @@ class Runner:
     is_made: bool = False
     """Whether its engine has files of its own, which are checked before each load."""
 
-    def pass_s(self, positions: float) -> float:
+    def pass_s(self, positions: float, *, is_padded: bool = False) -> float:
         """A forward pass over so many positions: as long as reading the weights takes, or computing with them."""
         computing_s = 2 * self.weights * positions / (self.flops_per_s or self.machine.flops_per_s)
         reading_s = self.weights * self.bytes_per_weight / self.machine.read_bytes_per_s
-        return max(computing_s, reading_s) + CALLS_PER_LAYER * (self.layers + 1) * self.machine.call_s
+        calls = CALLS_PER_LAYER * (self.layers + 1) + (CALLS_PER_MASK if is_padded else 0)
+        return max(computing_s, reading_s) + calls * self.machine.call_s
 
     def round_of(self, shape: Shape) -> Phases:
         """All batches of a workload."""
         batches = -(-shape.prompts // shape.batch_size)
         rows = shape.prompts / batches
         lengths = [shape.tokens + done for done in range(shape.new_tokens if shape.has_no_cache else 1)]
-        prefills_s = sum(self.pass_s(rows * tokens) for tokens in lengths)
-        return batches * Phases(prefills_s, (shape.new_tokens - len(lengths)) * self.pass_s(rows))
+        prefills_s = sum(self.pass_s(rows * tokens, is_padded=shape.is_padded) for tokens in lengths)
+        steps_s = (shape.new_tokens - len(lengths)) * self.pass_s(rows, is_padded=shape.is_padded)
+        return batches * Phases(prefills_s, steps_s)
 
     def round_s(self, shape: Shape) -> float:
         """Seconds of a round."""
@@ -126,6 +128,7 @@ class Shape:
     prompts: int = 1
     batch_size: int = 1
     has_no_cache: bool = False
+    is_padded: bool = False
 
     @classmethod
     def of(cls, workload: Workload) -> Shape:
@@ -133,7 +136,7 @@ class Shape:
         prompts, has_no_cache = len(workload.prompts), workload.cache is CacheKind.OFF
         tokens = (workload.prompt_tokens + workload.padded_tokens) / prompts
         new_tokens = round(workload.steps / len(workload.groups))  # on average, where batches have unlike numbers
-        return cls(tokens, new_tokens, prompts, workload.batch_size, has_no_cache)
+        return cls(tokens, new_tokens, prompts, workload.batch_size, has_no_cache, workload.padded_tokens > 0)
 
 
 def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
@@ -180,16 +183,25 @@ class Piece:
     fixed_s: float = 0.0
     phases: Phases = Phases()
     """What a variant's own speed corrects."""
+    repeated: Phases = Phases()
+    """More of that, which is repeated until `least_s` have passed."""
     least_s: float = 0.0
-    """Seconds that it takes at least."""
 
     def seconds(self, pace: Phases) -> float:
         """pace: how many times as long as expected the variant's passes of each kind take."""
-        phases_s = pace.prefill_s * self.phases.prefill_s + pace.decode_s * self.phases.decode_s
-        return max(self.fixed_s + phases_s, self.least_s)
+        return self.fixed_s + _at(pace, self.phases) + max(_at(pace, self.repeated), self.least_s)
+
+
+def _at(pace: Phases, phases: Phases) -> float:
+    return pace.prefill_s * phases.prefill_s + pace.decode_s * phases.decode_s
 
 
 AS_EXPECTED = Phases(1.0, 1.0)
+
+
+def load_name(done: int) -> str:
+    """Of a variant's next load, after so many, as where not all fit in memory together."""
+    return f"after {done}" if done else ""
 
 
 class Forecast:
@@ -213,9 +225,13 @@ class Forecast:
         """Add a piece of work on a variant. name: which of several."""
         self._left[work][name, variant] = Piece(seconds)
 
-    def expect_passes(self, work: Work, variant: str, phases: Phases, name: str = "", least_s: float = 0.0) -> None:
-        """Add a piece that consists of passes. least_s: that it gets in any case."""
-        self._left[work][name, variant] = Piece(phases=phases, least_s=least_s)
+    def expect_passes(self, work: Work, variant: str, phases: Phases, name: str = "") -> None:
+        """Add a piece that consists of passes."""
+        self._left[work][name, variant] = Piece(phases=phases)
+
+    def expect_rounds(self, variant: str, case: str, warm_up: Phases, least: Phases, least_s: float = 0.0) -> None:
+        """Add a case's rounds. least: the fewest timed ones. least_s: that timed ones get in any case."""
+        self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
 
     def expect_runner(self, variant: str, runner: Runner) -> None:
         """Note how the variant is expected to run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -40,7 +41,7 @@ from llm_bench_fixtures.progress import Part, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import AGAIN, Work
+from llm_bench_fixtures.session.forecast import Work, load_name
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class VariantLoader:
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
         self._tight: dict[str, str] = {}  # by variant, which others were closed for it
+        self._loads: Counter[str] = Counter()
         self._described: set[str] = set()
         self.restored: frozenset[str] = frozenset()
         """The variants whose results are those of an earlier session."""
@@ -217,6 +219,7 @@ class VariantLoader:
             self._loading, self._made_before_s = variant.id, self._making_s
             with self._setup.progress.part(Part.VARIANT), self._foreseen(variant):
                 self._loaded[variant.id] = self._load(variant)
+            self._loads[variant.id] += 1
         return self._loaded[variant.id]
 
     @contextmanager
@@ -224,7 +227,7 @@ class VariantLoader:
         """The block loads the variant. The forecast gets what that took, and what was made within it."""
         forecast, making_before_s = self._setup.forecast, self._making_s
         try:
-            with forecast.doing(Work.LOADING, variant.id, name=self._again(variant)):
+            with forecast.doing(Work.LOADING, variant.id, name=load_name(self._loads[variant.id])):
                 yield
                 forecast.done(Work.MAKING, [variant.id], self._making_s - making_before_s)
         except Exception:
@@ -237,7 +240,7 @@ class VariantLoader:
         if not self._deadline.is_limited:
             return
         forecast, case = self._setup.forecast, self._setup.forecast.first_case(variant.id)
-        loading_s = forecast.expected_s(Work.LOADING, variant.id, self._again(variant))
+        loading_s = forecast.expected_s(Work.LOADING, variant.id, load_name(self._loads[variant.id]))
         making_s = forecast.expected_s(Work.MAKING, variant.id)
         beside = {member.id for member in self._group_of(variant)} & self._loaded.keys()
         expected_s = loading_s + making_s + forecast.least_rounds_s({*beside, variant.id}, case)
@@ -252,10 +255,6 @@ class VariantLoader:
             self._results.add_variant(replace(unloaded, status=Status.NOT_REACHED, reason=error.why))
         self._failed[variant.id] = error
         raise error
-
-    def _again(self, variant: Variant) -> str:
-        """How the forecast calls the variant's next load."""
-        return AGAIN if variant.id in self._described else ""
 
     def _admit(self, phase: Phase) -> None:
         """Raise TimeUp before an engine's form of the model is made that isn't expected to fit in the time that is

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import groupby
 
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS, SUPPORTING
 
@@ -35,26 +36,37 @@ class Case:
     """The batch size, or tokens of the prompt, where the scenario sweeps these, or has the user's own prompts."""
 
 
+class Trip(IntEnum):
+    """The times that a run goes through its groups of variants: there, back, and there again."""
+
+    FIRST = 0
+    """Stage.LATENCY; with one group, everything."""
+    ANSWER = 1
+    """What else the answer goes by."""
+    REST = 2
+
+
 @dataclass(frozen=True, order=True)
 class Place:
     """When a case is measured: places are in ascending order."""
 
-    is_rest: bool
-    """Whether it comes once every group of variants has been through the first stage."""
-    group: int
-    """In the order in which groups are loaded."""
+    trip: Trip
+    turn: int
+    """Of the group, in the trip."""
     stage: Stage
+    group: int = field(default=0, compare=False)
 
 
 class Plan:
     """Places the cases of a run, whose variants are loaded in groups.
 
-    Each group in turn measures the first stage. The rest begins with the group that is loaded then, so that no variant
-    loads more than twice.
+    Each trip begins with the group that the one before it ended with, which is loaded then. So of two groups none loads
+    more than twice, and what the answer goes by comes before all else for every variant.
     """
 
     def __init__(self, cases: Collection[Case], groups: Sequence[Collection[str]]) -> None:
         """groups: the ids of the variants that are loaded together; a variant belongs to the first that it is in."""
+        self._cases = cases
         self._first = latency_cases(cases)
         self._second = throughput_cases(cases)
         self._lengths = frozenset(case.name for case in _alone(cases) or _of(PROMPT_LENGTHS, cases))
@@ -73,8 +85,18 @@ class Plan:
     def place(self, case: str, variant: str) -> Place:
         """Raises KeyError for a variant of no group."""
         stage, group = self.stage(case), self._group[variant]
-        is_rest = self._groups > 1 and stage is not Stage.LATENCY
-        return Place(is_rest, (group - self._last) % self._groups if is_rest else group, stage)
+        if self._groups < 2 or stage is Stage.LATENCY:
+            return Place(Trip.FIRST, group, stage, group)
+        back = (self._last - group) % self._groups
+        if stage is Stage.OTHER:
+            return Place(Trip.REST, self._groups - 1 - back, stage, group)
+        return Place(Trip.ANSWER, back, stage, group)
+
+    def loads(self, variant: str) -> int:
+        """How often the variant is loaded: each time that the run comes to its group."""
+        own, each = self._group[variant], ((case.name, one) for case in self._cases for one in case.variants)
+        places = sorted({self.place(*one) for one in each if one[1] in self._group})
+        return [group for group, _ in groupby(place.group for place in places)].count(own)
 
 
 def latency_cases(cases: Collection[Case]) -> frozenset[str]:
