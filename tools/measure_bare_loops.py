@@ -7,9 +7,9 @@ the median over the pairs of (time per output token of the round / of the engine
 
     python tools/measure_bare_loops.py [PAIRS] [any option of pytest]
 
-With --llm-prompts it is done on each of these prompts, by the latency of the whole answer, and the median over the
-prompts of each one's median ratio is printed. The variants are those of --llm-variants, by default all that run here. A
-server has no loop of its own.
+With --llm-prompts it is done on each of these prompts, by the latency of the whole answer, which the engine's loop
+gives without a streamer, and the median over the prompts of each one's median ratio is printed. The variants are those
+of --llm-variants, by default all that run here. A server has no loop of its own.
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ Loop = Callable[[Any, TokenIds, int, Callable[[], None]], list[int]]
 """Takes the model, a prompt, how many new tokens it gets, and what to call at each of them; gives the new tokens."""
 
 
+def unnoted() -> None:
+    """To be called where only the whole answer is timed."""
+
+
 class Noting(BaseStreamer):  # type: ignore[misc]  # transformers' are untyped here
     """Calls `note` for each new token. transformers hands over the prompt first."""
 
@@ -99,12 +103,13 @@ class Noting(BaseStreamer):  # type: ignore[misc]  # transformers' are untyped h
 
 
 def generate(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None], **how: Any) -> list[int]:
-    """`generate` of transformers with a streamer: of torch's own models, and Optimum's of ONNX Runtime and OpenVINO."""
+    """`generate` of transformers, with a streamer if tokens are noted: of torch's own models, and Optimum's of ONNX
+    Runtime and OpenVINO."""
     ids = torch.tensor([prompt], device=model.device.name)
+    if note is not unnoted:
+        how["streamer"] = Noting(note)
     with torch.inference_mode(), model.running():
-        output = model.module.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, streamer=Noting(note), **how
-        )
+        output = model.module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, **how)
     new: list[int] = output[0, len(prompt) :].tolist()
     return new
 
@@ -199,7 +204,7 @@ def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first
     seconds: dict[str, float] = {}
     for way in ("round", "own")[:: 1 if is_round_first else -1]:
         fall_asleep()
-        time_way = time_round if way == "round" else time_own_loop
+        time_way = time_round if way == "round" else time_answer if seconds_of is latency_s else time_own_loop
         texts[way], tokens_s = time_way(model, prompt, new_tokens)
         seconds[way] = seconds_of(tokens_s)
     fall_asleep()
@@ -222,6 +227,15 @@ def time_own_loop(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list
     text = LOOPS[model.variant.backend](model, prompt, new_tokens, ticks.tick)
     model.device.synchronize()
     return text, ticks.tokens_s()
+
+
+def time_answer(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], Sequence[float]]:
+    """The text, and seconds until it is whole."""
+    model.device.synchronize()
+    began_s = time.perf_counter()
+    text = LOOPS[model.variant.backend](model, prompt, new_tokens, unnoted)
+    model.device.synchronize()
+    return text, [time.perf_counter() - began_s]
 
 
 def tpot_s(tokens_s: Sequence[float]) -> float:
