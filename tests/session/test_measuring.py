@@ -285,6 +285,23 @@ def test_other_tokens_stand_alone_where_the_reference_has_run_nothing_of_the_cas
     assert bench.ran() == {"fp32": 0, "bigram": 2}
 
 
+def test_an_open_contest_goes_on_in_cases_that_the_answer_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the batch sizes that is the largest alone."""
+    decides: list[bool] = []
+    measure = measuring.measure_side_by_side
+
+    def noting(entries: Any, reference: str, pace: Pace, *more: Any, **others: Any) -> Any:
+        decides.append(pace.allocation.decides)
+        return measure(entries, reference, pace, *more, **others)
+
+    monkeypatch.setattr(measuring, "measure_side_by_side", noting)
+    bench = make(Fake("fp32"))
+    bench.side_by_side.decides = lambda case: case == "batch[8]"
+    for case, scenario in (("batch[8]", "batch"), ("batch[2]", "batch"), ("cache", "cache")):
+        bench.ask("fp32", case=case, scenario=scenario)
+    assert decides == [True, False, False]
+
+
 def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """No core is ever free. Of 1 s for a hundred benchmarks a case of one loses a twentieth and half of the rest."""
     monkeypatch.setattr(blocks, "free_cores", lambda: 0)

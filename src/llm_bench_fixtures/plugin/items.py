@@ -25,7 +25,7 @@ from llm_bench_fixtures.plugin.stash import (
 )
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
-from llm_bench_fixtures.session.plan import Case, Plan
+from llm_bench_fixtures.session.plan import Case, Plan, Stage
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
@@ -283,6 +283,8 @@ def plan_and_arrange(
         return
     first, *others = [[variant.id for variant in group] for group in lineup.groups]
     arrange(config, session.items, [[*first, *tested - {one.id for one in bench.loader.known}], *others])
+    if not config.stash[ORDERED]:
+        bench.measuring.decides = lambda case: config.stash[PLAN].stage(case) is not Stage.OTHER
     bench.progress.expect(Part.VARIANT, len(bench.loader.known))
     placed = [(case_of(item), variant_of(item), is_kept(item)) for item in filter(is_benchmark, session.items)]
     to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}

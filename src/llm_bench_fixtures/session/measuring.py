@@ -114,6 +114,8 @@ class SideBySide:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
+        self.decides: Callable[[str], bool] = lambda _: True
+        """Tells of a case of the scenarios that decide whether the answer goes by it."""
         self._setup = setup
         self._loader = loader
         self._reference = reference
@@ -202,7 +204,8 @@ class SideBySide:
                 show(doing, detail, left)
 
             keep = functools.partial(self._keep, case, weight, asking, entries)
-            found, spent = measure_side_by_side(entries, self._reference, self._pace(asked, weight), step, on_cut=keep)
+            pace = self._pace(asked, weight, decides=weight > 1 and self.decides(case))
+            found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep)
             keep(found, spent)
         self._note_least(scenario, entries, found)
 
@@ -251,7 +254,7 @@ class SideBySide:
     def _is_large(self) -> bool:
         return self._setup.source.weights >= LARGE_WEIGHTS
 
-    def _pace(self, benchmarks: int, weight: float) -> Pace:
+    def _pace(self, benchmarks: int, weight: float, *, decides: bool) -> Pace:
         settings = self._setup.settings
         return Pace(
             settings.rounds or ROUNDS,
@@ -264,7 +267,7 @@ class SideBySide:
             self._is_large,
             self._setup.busy_cores,
             estimate_prior(self._variances),
-            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
+            Allocation(decides=decides, kept=self._kept() if self._kept else None),
             self.budget.run_share_s(benchmarks, weight),
         )
 
