@@ -71,6 +71,16 @@ def test_every_workflow_takes_the_same_version_of_an_action() -> None:
     assert len(dict(versions)) == len(versions)
 
 
+def test_no_checkout_leaves_its_token_in_the_clone() -> None:
+    """Also in those that users copy. Bug: there a pull request's code could read it."""
+    folders = (ROOT / ".github" / "workflows", ROOT / "docs" / "how-to" / "ci")
+    files = [ROOT / "docs" / "how-to" / "run-in-ci.md", *(file for folder in folders for file in folder.glob("*.yml"))]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    assert [text.count("persist-credentials: false") for text in texts] == [
+        text.count("uses: actions/checkout@") for text in texts
+    ]
+
+
 def test_only_what_publishes_may_write_and_only_an_identity() -> None:
     release = load(".github/workflows/release.yml")
     assert release["permissions"] == {"contents": "read"}
