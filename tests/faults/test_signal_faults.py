@@ -120,6 +120,7 @@ def test_a_signal_ends_the_run_and_what_was_measured_is_kept(
     assert run.returncode == status, output
     assert suite.measured == measured
     assert ("a library didn't return for" in output) is (variant == "scores")
+    assert ("`llm-bench report llm-bench-report` reports what was measured" in output) is (variant == "scores")
     assert suite.is_reported_and_saved is (variant == "loads")
     assert ("no pictures were drawn" in output) is (variant == "loads")
     assert not list(suite.folder.rglob("plots/*"))

@@ -8,6 +8,7 @@ again until pytest has it, and a run that doesn't end by itself is ended.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
 import time
@@ -112,7 +113,7 @@ class EndingSignals:
             session = self._config.stash[SESSION]
             with suppress(Exception):
                 session.save()
-                saved = f"; what was measured is in {session.settings.report}, for `llm-bench report`"
+                saved = f"; `llm-bench report {shlex.quote(str(session.settings.report))}` reports what was measured"
         with suppress(Exception), uncaptured(self._config):
             reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
             reporter.ensure_newline()
