@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
+from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
@@ -16,7 +17,7 @@ from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session import expecting
-from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
+from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run, made_before
 from llm_bench_fixtures.session.forecast import Forecast, Machine, Runner, Shape, Work, load_name
 from llm_bench_fixtures.session.setup import Setup
 
@@ -129,3 +130,13 @@ def test_tasks_take_what_reading_and_generating_their_items_takes(
     one = runner("fp32", 4_339_200)
     assert found.expected_s(Work.TASKS, "fp32", "reads") == pytest.approx(one.pass_s(2048))
     assert found.expected_s(Work.TASKS, "fp32", "writes") == pytest.approx(30 * one.pass_s(1))
+
+
+def test_what_the_cache_has_is_known_to_be_made(tmp_path: Path) -> None:
+    """For a variant in another number of threads, too."""
+    setup = Setup(parse_settings({"device": "cpu", "cache_dir": str(tmp_path)}), Progress())
+    setup.source = ModelSource(TINY, TINY_FOLDER, parameters=4_339_200)
+    maker = {"variant": "bnb-int8", "model": setup.source.identity, "weights": 4_339_200}
+    ArtifactStore(tmp_path, maker=maker).get("made", {}, lambda folder: (folder / "file").touch())
+    in_two = replace(INT8, id="bnb-int8-2t", threads_of="bnb-int8")
+    assert made_before(setup, [FP32, INT8, in_two]) == {"bnb-int8", "bnb-int8-2t"}

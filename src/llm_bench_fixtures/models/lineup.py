@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,11 @@ class Lineup:
         """What a group takes at most, once everything is made."""
         return max(together(self._needs_of(group)) for group in self.groups)
 
-    @property
-    def making_bytes(self) -> int:
-        """What a group takes at most while something is made next to those that are loaded before."""
-        return max(
-            (size for group in self.groups for size in self._while_making(self.made_first(group) or group)), default=0
-        )
+    def making_bytes(self, made: Container[str] = ()) -> int:
+        """What a group takes at most while something is made next to those that are loaded before. made: variants, by
+        id, for which nothing is made any more."""
+        orders = [self.made_first(group) or group for group in self.groups]
+        return max((size for order in orders for size in self._while_making(order, made)), default=0)
 
     def made_first(self, group: Sequence[Variant]) -> tuple[Variant, ...]:
         """The reference and those of the group for which something is made, if making it takes more memory than the
@@ -60,10 +59,10 @@ class Lineup:
     def _needs_of(self, group: Sequence[Variant]) -> list[Need]:
         return [self.need(variant) for variant in group]
 
-    def _while_making(self, order: Sequence[Variant]) -> Iterator[int]:
+    def _while_making(self, order: Sequence[Variant], made: Container[str] = ()) -> Iterator[int]:
         needs = self._needs_of(order)
-        for loaded, need in enumerate(needs):
-            if need.making:
+        for loaded, (variant, need) in enumerate(zip(order, needs, strict=True)):
+            if need.making and variant.id not in made:
                 yield _resident(needs[:loaded]) + need.making
 
     def fits(self, names: Collection[str], more_bytes: int) -> bool:
@@ -71,11 +70,11 @@ class Lineup:
         needs = [self.needs.get(name, NOTHING) for name in names]
         return not self.budget_bytes or _resident(needs) + more_bytes <= self.budget_bytes
 
-    def describe(self) -> str:
-        """The decision in a sentence, with the most memory that is planned to be taken."""
+    def describe(self, made: Container[str] = ()) -> str:
+        """The decision in a sentence, with the most memory that is planned to be taken. made: as in `making_bytes`."""
         if not self.budget_bytes:
             return "one variant at a time, so their figures are measured at different times"
-        most, making = self.most_bytes, self.making_bytes
+        most, making = self.most_bytes, self.making_bytes(made)
         facts = f"about {_gigabytes(most)} of {self.budget_bytes / 1e9:.1f}"
         if making > most:
             facts += f", and up to {_gigabytes(making)} while a model is exported, which is done once"

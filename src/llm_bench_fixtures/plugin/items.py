@@ -292,9 +292,12 @@ def plan_and_arrange(
     bench.progress.expect(Part.CASE, len(to_come) + len(done), len(done))
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
+        from llm_bench_fixtures.session.expecting import made_before
+
         setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
         own = f"own prompts: {setup.own.description}" if setup.own else ""
-        lines = filter(None, (reference_line(setup), own, lineup.describe(), setup.threads_warning, order))
+        together = lineup.describe(made_before(setup, bench.loader.known))
+        lines = filter(None, (reference_line(setup), own, together, setup.threads_warning, order))
         tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
 
 

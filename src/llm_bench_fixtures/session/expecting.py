@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -135,10 +135,7 @@ def expect_run(
         for done in range(1 if all(variant in group for group in lineup.groups) else loads(variant.id)):
             setup.forecast.expect(Work.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
-            unknown_s = UNKNOWN_MAKING_S * load_s
-            made_for = variant.threads_of or variant.id
-            seconds = making_s(made_for, setup.source.identity, setup.source.weights, made, unknown_s)
-            setup.forecast.expect(Work.MAKING, variant.id, seconds)
+            setup.forecast.expect(Work.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s))
         has_quality = variant.threads_of in known  # that of the variant in the default number of threads
         if passes and not has_quality and not is_scored(variant.id):
             quality_s = runner.quality_s(positions, passes)
@@ -158,6 +155,17 @@ def expect_run(
                 setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
         if variant.id in checked:
             setup.forecast.expect_passes(Work.CHECKS, variant.id, runner.round_of(CHECKED))
+
+
+def made_before(setup: Setup, variants: Iterable[Variant]) -> frozenset[str]:
+    """The ids of those whose engine's form of the model is in the cache, as far as that tells."""
+    made = tuple(_made(setup))
+    return frozenset(one.id for one in variants if not _making_s(setup, one, made, unknown_s=1.0))
+
+
+def _making_s(setup: Setup, variant: Variant, made: Collection[Made], unknown_s: float) -> float:
+    name, source = variant.threads_of or variant.id, setup.source
+    return making_s(name, source.identity, source.weights, made, unknown_s)
 
 
 def _warm_up_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: bool) -> Phases:
