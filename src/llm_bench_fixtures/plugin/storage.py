@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
 CI_BRANCHES = ("GITHUB_REF_NAME", "CI_COMMIT_BRANCH")
+# Untracked files that may change what is measured. Not what tools leave in a checkout: environments, caches and builds.
+LEFT_BY_TOOLS = ("**/site-packages/**", "**/build/lib*/**", "**/.cache/**", "**/.eggs/**")
+UNTRACKED = (":(top)*.py", *(f":(top,exclude,glob){pattern}" for pattern in LEFT_BY_TOOLS))
 
 
 def project_folder(config: pytest.Config) -> Path:
@@ -59,8 +62,8 @@ def in_project(config: pytest.Config) -> Iterator[None]:
 
 
 def commit_of(config: pytest.Config) -> Commit:
-    """The commit that is measured, with a digest of what was changed since, and of Python files that aren't tracked, as
-    far as git tells it."""
+    """The commit that is measured, with a digest of what was changed since, and of Python files that aren't tracked and
+    that no tool has left, as far as git tells it."""
     commit, folder = measured_commit(config), project_folder(config)
     if not commit.id:
         return commit
@@ -68,7 +71,7 @@ def commit_of(config: pytest.Config) -> Commit:
     if commit.dirty:
         changes = git_output(folder, "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD") or ""
         parts.append(changes.encode(errors="surrogateescape"))
-    listed = git_output(folder, "ls-files", "--others", "--exclude-standard", "-z", ":/*.py") or ""
+    listed = git_output(folder, "ls-files", "--others", "--exclude-standard", "-z", *UNTRACKED) or ""
     for name in filter(None, listed.split("\0")):
         with suppress(OSError):
             parts += name.encode(errors="surrogateescape"), (folder / name).read_bytes()
