@@ -359,6 +359,22 @@ def test_a_run_that_was_set_aside_is_named_and_can_be_gone_on_with(whole_run: Be
     whole_run.run(option).stdout.fnmatch_lines(["llm-bench: 1 of 1 benchmark kept *"])
 
 
+def test_the_unfinished_run_that_measured_more_is_gone_on_with(whole_run: Bench) -> None:
+    """Bug: after a run that was begun anew and killed early, the longer one before it was lost."""
+    path, earlier = whole_run.report / RESULTS_FILE, whole_run.report / "earlier" / RESULTS_FILE
+    run = read_run(path)
+
+    def resumed(commit: str) -> str:
+        earlier.parent.mkdir(exist_ok=True)
+        write_run(replace(run, records=(), interrupted=True), path)
+        before = replace(run.provenance, started="1999-09-09T09:09:09", commit=commit)
+        write_run(replace(run, provenance=before, interrupted=True), earlier)
+        return whole_run.run("--llm-resume").stdout.str()
+
+    assert "1 of 1 benchmark kept of the run that began 1999" in resumed(run.provenance.commit)
+    assert "0 of 1 benchmark kept of the run that began 20" in resumed("another")
+
+
 def test_what_changes_no_figure_may_differ(whole_run: Bench) -> None:
     options = ("--llm-time=2h", "--llm-need=ppl_ratio<=1.02", "--llm-memory-share=10%", "--llm-rounds=4")
     whole_run.run("--llm-resume=true", *options).assert_outcomes(passed=1)

@@ -274,9 +274,10 @@ OPTIONS = (
         "resume",
         "",
         "PATH",
-        "go on with a run that was interrupted: PATH is its report's folder or results.json, by default --llm-report. "
-        "Cases that are whole are kept. The commit, the model, the libraries and all options that change figures have "
-        "to be the same, or nothing runs. Give the tests before it, or the value with an equals sign",
+        "go on with a run that was interrupted: PATH is its report's folder or results.json, by default --llm-report, "
+        "or the unfinished run before it, if that measured more. Cases that are whole are kept. The commit, the model, "
+        "the libraries and all options that change figures have to be the same, or nothing runs. Give the tests "
+        "before it, or the value with an equals sign",
         alone="true",
     ),
     Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),

@@ -33,7 +33,7 @@ from llm_bench_fixtures.plugin.stash import (
 )
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.results.builder import DONE
-from llm_bench_fixtures.results.folder import EARLIER, MARKER, held
+from llm_bench_fixtures.results.folder import EARLIER, MARKER, WHOLE, held, worth_in
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
@@ -42,6 +42,7 @@ from llm_bench_fixtures.text import harmless, harmless_text
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Record, Run
+    from llm_bench_fixtures.session.session import BenchSession
 
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
 PATHS_FIRST = "Paths of tests stand before --llm-resume"
@@ -77,11 +78,11 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     if settings.resume is False:
         return False
     own = settings.report / RESULTS_FILE
-    path = settings.report if settings.resume is True else settings.resume
-    file = path / RESULTS_FILE if path.is_dir() else path
     try:
-        before = _read(file, own, hold)
         bench = bench_session(config)
+        path = _most_measured(bench) if settings.resume is True else settings.resume
+        file = path / RESULTS_FILE if path.is_dir() else path
+        before = _read(file, own, hold)
         _check_like(file, before, bench.foreseen(before))  # which downloads nothing
         bench.setup.check()
     except LlmBenchError as error:
@@ -98,6 +99,19 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
         scored = filter(bench.scoring.is_scored, (one.id for one in bench.results.variants))
         keep_whole(session, [[name] for name in scored if name not in bench.due])
     return file.resolve() == own.resolve()
+
+
+def _most_measured(bench: BenchSession) -> Path:
+    """The report's folder, or that of the report that was set aside in it, where its run is unfinished, too, measured
+    more, and this one can go on with it."""
+    folder = bench.settings.report
+    if worth_in(folder) < worth_in(folder / EARLIER) < WHOLE:
+        with suppress(LlmBenchError, pytest.UsageError):
+            file = folder / EARLIER / RESULTS_FILE
+            before = read_run(file)
+            _check_like(file, before, bench.foreseen(before))
+            return folder / EARLIER
+    return folder
 
 
 def _read(file: Path, own: Path, hold: ExitStack) -> Run:

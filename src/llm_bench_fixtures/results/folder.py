@@ -130,7 +130,7 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
         found = [name for name in names if name not in but and (folder / name).is_file()]
         if not found:
             return
-        if (NOTHING if RESULTS_FILE in but else _worth_in(folder)) < _worth_in(folder / EARLIER):
+        if (NOTHING if RESULTS_FILE in but else worth_in(folder)) < worth_in(folder / EARLIER):
             _remove(folder, found)
             return
         _remove(folder / EARLIER)
@@ -154,7 +154,7 @@ def put_back(folder: Path) -> bool:
     return bool(names)
 
 
-def _worth_in(folder: Path) -> float:
+def worth_in(folder: Path) -> float:
     """The worth of the report in the folder; nothing where its results are missing or cut off. Results that this
     version refuses, as too large or of another shape, count as a whole run's."""
     path = folder / RESULTS_FILE
@@ -204,7 +204,7 @@ def remove_pictures(plots: Path) -> None:
 
 def forget_earlier(folder: Path, worth: float = WHOLE) -> bool:
     """Remove the report that was set aside, unless it is worth more. Returns whether it is."""
-    stays = worth < _worth_in(folder / EARLIER)
+    stays = worth < worth_in(folder / EARLIER)
     if not stays:
         with suppress(OSError):
             _remove(folder / EARLIER)
