@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
@@ -22,13 +24,21 @@ def check_exportable(model_type: str, engine: str) -> None:
     from optimum.exporters.tasks import TasksManager
 
     exporter = engine.lower()
-    importlib.import_module(f"optimum.exporters.{exporter}.model_configs")  # which registers them
+    unbind_partials(importlib.import_module(f"optimum.exporters.{exporter}.model_configs"))  # which registers them
     try:
         tasks = TasksManager.get_supported_tasks_for_model_type(model_type, exporter, library_name="transformers")
     except KeyError:
         tasks = {}
     if TASK not in tasks:
         raise BackendUnavailable(f"Optimum has no {engine} export for {model_type} models")
+
+
+def unbind_partials(module: ModuleType) -> None:
+    """Let the classes of a module call a partial that they hold as Optimum 2.1 means it: Python 3.14 adds `self`."""
+    for owner in [one for one in vars(module).values() if isinstance(one, type)]:
+        held = vars(owner).get("NORMALIZED_CONFIG_CLASS")
+        if isinstance(held, partial):
+            owner.NORMALIZED_CONFIG_CLASS = staticmethod(held)  # type: ignore[attr-defined]
 
 
 def try_generating(module: Any, tokenizer: Tokenizer, device: str = "cpu") -> None:
