@@ -10,12 +10,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
+from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.source import TINY_FOLDER
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def lacking_onnx() -> str | None:
+    """What isn't installed of what runs ONNX Runtime's variants: Optimum, or what transformers' own exporter needs."""
+    return first_missing(find_backend("onnxruntime").modules)
+
+
+def skip_without_onnx() -> None:
+    if missing := lacking_onnx():
+        pytest.skip(f"{missing} is not installed")
 
 
 def small_config(**changes: Any) -> GPT2Config:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from small_models import skip_without_onnx
 from transformers.cache_utils import DynamicCache, StaticCache
 
 from llm_bench_fixtures.measure.equivalence import (
@@ -311,7 +312,7 @@ NEW_TOKENS = 4  # as many as the suite asks for, of as many prompts
 def tiny(request: pytest.FixtureRequest, make_request: MakeRequest) -> TransformersModel:
     """The embedded model in the variant that the test is parametrized with."""
     if request.param.startswith("ort"):
-        pytest.importorskip("optimum.onnxruntime")
+        skip_without_onnx()
     return load_variant(make_request(request.param)).model
 
 

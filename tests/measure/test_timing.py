@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 import pytest
 import torch
+from small_models import skip_without_onnx
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure import timing
@@ -220,7 +221,7 @@ def test_every_token_has_its_time_within_the_call(
     variant: str, cache: CacheKind, make_request: MakeRequest, prompts: Prompts
 ) -> None:
     if variant.startswith("ort"):
-        pytest.importorskip("optimum.onnxruntime")
+        skip_without_onnx()
     model = load_variant(make_request(variant)).model
     if cache not in model.facts.cache_kinds:
         pytest.skip("no such cache")

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from families import BY_NAME
+from small_models import skip_without_onnx
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     AutoConfig,
@@ -286,7 +287,7 @@ def test_forgetting_the_caches_makes_the_next_one_fit(tiny_fp32: TransformersMod
 def test_an_exported_model_does_the_work_of_the_one_it_is_made_from(
     make_request: MakeRequest, tiny_fp32: TransformersModel, tiny_flops: FlopCounter
 ) -> None:
-    pytest.importorskip("optimum.onnxruntime")
+    skip_without_onnx()
     exported = load_variant(make_request("ort-fp32")).model
     for cache in (CacheKind.DYNAMIC, CacheKind.OFF):
         workload = replace(PAIR, cache=cache)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from families import BY_NAME
+from small_models import skip_without_onnx
 from transformers import AutoConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
@@ -114,7 +115,7 @@ def test_flash_attention_takes_16_bits_only(
 
 
 def test_an_onnx_graph_keeps_the_attention_that_it_has(make_request: MakeRequest) -> None:
-    pytest.importorskip("optimum.onnxruntime")
+    skip_without_onnx()
     model = load_variant(make_request("ort-fp32", attention="eager"))
     assert model.facts.label == "ONNX Runtime float32"
     told = "onnxruntime has an attention of its own, and no other can be chosen for it"

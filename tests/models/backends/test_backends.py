@@ -298,15 +298,18 @@ def test_a_missing_distribution_is_named_with_what_to_install() -> None:
     )
 
 
-@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
-def test_what_keeps_transformers_back_says_so_where_it_is_missing(engine: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "more"),
+    [("onnxruntime", "; under transformers 5 take [onnxruntime-transformers5]"), ("openvino", "")],
+)
+def test_what_keeps_transformers_back_says_so_where_it_is_missing(engine: str, more: str) -> None:
     """Under transformers 5 nobody could tell why there were no ONNX rows, nor what installing them changes."""
     backend = find_backend(engine)
     with pytest.raises(BackendUnavailable) as caught:
         require(("no_such_engine",), backend.extra, backend.extra_note)
     assert str(caught.value) == (
         f"no_such_engine is not installed: pip install 'llm-bench-fixtures[{engine}]' "
-        "(it takes transformers 4.57, because optimum-onnx 0.1.0 allows no newer one)"
+        f"(it takes transformers 4.57, because optimum-onnx 0.1.0 allows no newer one{more})"
     )
 
 
@@ -357,7 +360,7 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
 def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None:
     assert (
         *("torch", "transformers"),
-        *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
+        *("optimum", "optimum-onnx", "onnxscript", "onnxruntime", "onnxruntime-gpu"),
         "bitsandbytes",
         "torchao",
         *("auto-round", "autoawq", "compressed-tensors", "gptqmodel", "hqq"),

@@ -15,10 +15,11 @@ import pytest
 import torch
 from waiting import BACKSTOP_S
 
-pytest.importorskip("optimum.onnxruntime")
+pytest.importorskip("onnxruntime")
 
 import onnxruntime
 from families import BY_NAME
+from small_models import lacking_onnx
 
 from llm_bench_fixtures.errors import BackendUnavailable, NoRoom, OutOfMemory, QualityCollapsed
 from llm_bench_fixtures.measure.quality import Score
@@ -35,6 +36,8 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, Prompts, Side, Workload, pad_batch, read_corpus
+
+pytestmark = pytest.mark.skipif(lacking_onnx() is not None, reason=f"{lacking_onnx()} is not installed")
 
 MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("ort-fp32", "ort-int8-dynamic", "ort-int8-static")
@@ -283,6 +286,7 @@ def test_the_real_message_of_onnxruntime_becomes_out_of_memory(tmp_path: Path) -
 
 def test_an_architecture_without_an_export_is_unavailable(make_request: MakeRequest, tmp_path: Path) -> None:
     """Bug: of such models each test of each variant of ONNX Runtime was an error."""
+    pytest.importorskip("optimum.onnxruntime", reason="transformers' own exporter lists no architectures")
     with quiet_libraries():
         source = BY_NAME["cohere2"].build(tmp_path)
     with pytest.raises(BackendUnavailable, match=r"^Optimum has no ONNX export for cohere2 models$"):
@@ -294,7 +298,12 @@ def raised_from(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-CANT_EXPORT = "^Optimum can't export gpt2 models to ONNX: "
+EXPORTER = (
+    "llm_bench_fixtures.models.backends.onnx_generation.export"
+    if graphs.USES_EXPORTER
+    else "optimum.exporters.onnx.onnx_export_from_model"
+)
+CANT_EXPORT = f"^{graphs.EXPORTED_BY} can't export gpt2 models to ONNX: "
 LACKS_A_NAME = AttributeError("module 'onnxruntime' has no attribute 'mine'", name="mine", obj=onnxruntime)
 WRAPPED = raised_from(RuntimeError("Failed to import optimum.exporters"), ImportError("cannot import name 'onnx'"))
 
@@ -345,7 +354,7 @@ def test_an_export_that_fails(
     def fail(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr("optimum.exporters.onnx.onnx_export_from_model", fail)
+    monkeypatch.setattr(EXPORTER, fail)
     request = replace(make_request("ort-fp32"), store=ArtifactStore(tmp_path))
     with pytest.raises(expected, match=text):
         load_variant(request)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends.optimum_models import HoardingModel
 from llm_bench_fixtures.models.conversion import write_counts
 
@@ -16,9 +17,16 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.device import Device
 
+OPTIMUM, EXPORTER = ("optimum", "optimum.onnxruntime"), ("onnx", "onnxscript")
+USES_EXPORTER = first_missing(EXPORTER) is None and first_missing(OPTIMUM) is not None
+"""Whether transformers' own exporter makes the graphs, which runs under transformers 5, where Optimum doesn't."""
+
+EXPORTED_BY = "transformers" if USES_EXPORTER else "Optimum"
+GENERATION = "llm_bench_fixtures.models.backends.onnx_generation"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
 COUNTS = ("weight_bytes_read", "quantized_share")
+ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
 """Operators' inputs that are tables, of which a run reads some rows: of tokens, of cosines and of sines."""
 
@@ -32,20 +40,26 @@ class OnnxModel(HoardingModel):
 
 
 def open_model(folder: Path, device: Device, *, log_severity: int = ERRORS) -> Any:
-    """Optimum's generation model over the ONNX file in the folder, with as many threads as torch uses."""
+    """A generation model over the ONNX file in the folder, with as many threads as torch uses."""
     import torch
-    from onnxruntime import SessionOptions
-    from optimum.onnxruntime import ORTModelForCausalLM
+    from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = log_severity
+    graph, provider = only_graph(folder), PROVIDERS[device.kind]
+    if USES_EXPORTER:
+        from llm_bench_fixtures.models.backends.onnx_generation import GraphModel
+
+        return GraphModel(graph, InferenceSession(graph, options, [provider]))
+    from optimum.onnxruntime import ORTModelForCausalLM
+
     module = ORTModelForCausalLM.from_pretrained(
         folder,
-        file_name=only_graph(folder).name,
-        provider=PROVIDERS[device.kind],
+        file_name=graph.name,
+        provider=provider,
         provider_options=provider_options(device),
         session_options=options,
         local_files_only=True,
@@ -91,7 +105,8 @@ def count_weights(folder: Path) -> None:
 
 
 def weight_bytes_read(graph_file: Path) -> int:
-    """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up.
+    """Bytes of the weights that each run of the graph reads: of all but single numbers, integers that shapes are
+    computed from, and tables that are only looked up.
 
     Counted from shapes and types, so that weights in a file of their own aren't loaded.
     """
@@ -107,7 +122,9 @@ def weight_bytes_read(graph_file: Path) -> int:
     return sum(
         math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
         for weight in graph.initializer
-        if not uses[weight.name] or not uses[weight.name] <= LOOKED_UP
+        if weight.dims
+        and weight.data_type not in (onnx.TensorProto.INT64, onnx.TensorProto.BOOL)
+        and (not uses[weight.name] or not uses[weight.name] <= LOOKED_UP)
     )
 
 

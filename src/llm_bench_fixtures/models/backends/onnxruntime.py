@@ -8,18 +8,25 @@ from __future__ import annotations
 import importlib
 import platform
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends.onnx_graphs import (
     COUNTS,
+    EXPORTED_BY,
+    EXPORTER,
     FATAL_ERRORS,
+    GENERATION,
+    ONE_FILE_LIMIT_BYTES,
+    OPTIMUM,
     PROVIDERS,
+    USES_EXPORTER,
     OnnxModel,
     count_weights,
     only_graph,
@@ -81,8 +88,7 @@ FAILED_ALLOCATION = re.compile(
 )
 
 STATIC_OPERATORS = ["MatMul", "Gemm"]
-ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
-LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
+LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxscript", "onnxruntime", "onnxruntime-gpu", "onnx")
 
 _stored = partial(Storage, is_known=True, has_windows=False, cache_copies=2, scores=2, has_all_logits=True, making=14.0)
 STORED = {
@@ -95,6 +101,8 @@ STORED = {
 def check(variant: Variant, device: Device) -> None:
     if variant.quantization is not None and device.kind != "cpu":
         raise BackendUnavailable("ONNX Runtime runs int8 operators on CPU only; choose it with --llm-device cpu")
+    if USES_EXPORTER and device.kind != "cpu":
+        raise BackendUnavailable("without Optimum ONNX Runtime runs on CPU only; choose it with --llm-device cpu")
     import onnxruntime
 
     provider = PROVIDERS[device.kind]
@@ -103,6 +111,11 @@ def check(variant: Variant, device: Device) -> None:
 
 
 def prepare(request: LoadRequest) -> None:
+    if USES_EXPORTER:
+        if first_missing(("transformers.exporters",)):
+            raise BackendUnavailable("without Optimum, ONNX exports need transformers 5.23 or newer")
+        importlib.import_module(GENERATION)
+        return
     importlib.import_module("optimum.onnxruntime")
     # optimum sets its own level when first imported, past quiet_libraries
     importlib.import_module("optimum.utils.logging").set_verbosity_error()
@@ -138,7 +151,10 @@ def export(request: LoadRequest) -> Artifact:
 
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
-        with exporting, unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
+        with (
+            exporting,
+            unavailable_where_it_fails(f"{EXPORTED_BY} can't export {_architecture(request)} models to ONNX"),
+        ):
             trial = _export(request, folder)
             count_weights(folder)
         _try(request, folder, trial)
@@ -149,13 +165,20 @@ def export(request: LoadRequest) -> Artifact:
 def _export(request: LoadRequest, folder: Path) -> TextTrial:
     """Of what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
     import torch
-    from optimum.exporters.onnx import onnx_export_from_model
 
     check_memory(request, torch.float32.itemsize)
     module = request.source.load_model(dtype=torch.float32)
     module.config.use_cache = True
     trial = TextTrial.of(module)
-    onnx_export_from_model(module, folder, task=TASK, do_validation=False)
+    if USES_EXPORTER:
+        from llm_bench_fixtures.models.backends.onnx_generation import export
+
+        prepare_for_greedy(module, request.source.load_tokenizer())
+        export(module, folder)
+    else:
+        from optimum.exporters.onnx import onnx_export_from_model
+
+        onnx_export_from_model(module, folder, task=TASK, do_validation=False)
     return trial
 
 
@@ -174,7 +197,7 @@ def _try(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> 
 
 
 def instruction_set() -> str:
-    """The instruction set that Optimum's quantization presets are named after, and that this processor has."""
+    """The best of those that ONNX Runtime's int8 operators differ by, that this processor has."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "arm64"
     flags = processor_flags()
@@ -185,28 +208,21 @@ def instruction_set() -> str:
 
 def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph with weights in int8, whose activations are quantized as they come."""
-    from optimum.onnxruntime import AutoQuantizationConfig
-
-    config = getattr(AutoQuantizationConfig, instruction_set())(is_static=False, per_channel=True)
-    key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": str(config)}
+    key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": f"dynamic {instruction_set()}"}
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to int8, dynamic"):
-            _quantize(request, exported.folder, folder, config, ranges=None)
+            _quantize(request, exported.folder, folder)
 
     return request.store.get("onnx-int8-dynamic", key, build)
 
 
 def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph in int8, with ranges of its activations that are calibrated beforehand."""
-    from optimum.onnxruntime import AutoQuantizationConfig
-
-    preset = getattr(AutoQuantizationConfig, instruction_set())
-    config = preset(is_static=True, per_channel=False, operators_to_quantize=STATIC_OPERATORS)
     texts = read_corpus(CALIBRATION_FOLDER).texts
     key: Key = {
         **key_of(request, LIBRARIES, COUNTS),
-        "config": f"{config} {STATIC_OPERATORS}",
+        "config": f"static {instruction_set()} {STATIC_OPERATORS}",
         "calibration": calibration.recipe(texts),
     }
     name = request.source.name
@@ -219,27 +235,59 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
             feeds = calibration.record_feeds(float_model, tokenizer, texts)
             ranges = calibration.tensor_ranges(only_graph(exported.folder), feeds, folder, STATIC_OPERATORS)
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
-            _quantize(request, exported.folder, folder, config, ranges)
+            _quantize(request, exported.folder, folder, ranges)
         with request.progress.activity(Phase.CALIBRATING, f"checking {name} in int8 against float32"):
             calibration.check_close(float_model.session, open_model(folder, request.device).session, feeds)
 
     return request.store.get("onnx-int8-static", key, build)
 
 
-def _quantize(request: LoadRequest, source: Path, target: Path, config: Any, ranges: Any) -> None:
-    """Raises BackendUnavailable where the quantized graph can't be made or run."""
-    from optimum.onnxruntime import ORTQuantizer
+def _quantize(request: LoadRequest, source: Path, target: Path, ranges: Any = None) -> None:
+    """ranges: of the activations; None to quantize them as they come.
 
+    Raises BackendUnavailable where the quantized graph can't be made or run.
+    """
     size = sum(path.stat().st_size for path in source.glob("*.onnx*"))
     with unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
-        ORTQuantizer.from_pretrained(source).quantize(
-            config,
-            target,
-            calibration_tensors_range=ranges,
-            use_external_data_format=size > ONE_FILE_LIMIT_BYTES,
-        )
+        graph = quantized(only_graph(source), ranges)
+        graph.save_model_to_file(str(target / "model_quantized.onnx"), size > ONE_FILE_LIMIT_BYTES)
+        for settings in source.glob("*config.json"):
+            shutil.copy(settings, target)
         count_weights(target)
     _try(request, target)
+
+
+def quantized(graph_file: Path, ranges: Any) -> Any:
+    """The graph as ONNX Runtime's quantizer for this processor makes it. ranges: as `_quantize` has them.
+
+    Only a dynamic one quantizes each channel by itself.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantType
+    from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+    from onnxruntime.quantization.quant_utils import QuantizationMode
+    from onnxruntime.quantization.registry import IntegerOpsRegistry
+
+    model = onnx.load(graph_file)
+    settings: dict[str, Any] = {
+        "reduce_range": False,
+        "weight_qType": QuantType.QUInt8 if instruction_set() == "avx2" else QuantType.QInt8,
+        "activation_qType": QuantType.QUInt8,
+        "tensors_range": ranges,
+        "nodes_to_quantize": [],
+        "nodes_to_exclude": [],
+        "extra_options": {"WeightSymmetric": True},
+    }
+    if ranges is not None:
+        quantizer = QDQQuantizer(model, per_channel=False, op_types_to_quantize=STATIC_OPERATORS, **settings)
+    else:
+        operators, mode = list(IntegerOpsRegistry), QuantizationMode.IntegerOps
+        quantizer = ONNXQuantizer(
+            model, per_channel=True, mode=mode, static=False, op_types_to_quantize=operators, **settings
+        )
+    quantizer.quantize_model()
+    return quantizer.model
 
 
 BACKEND = Backend(
@@ -247,14 +295,14 @@ BACKEND = Backend(
     check,
     prepare,
     devices=("cpu", "cuda"),
-    modules=("optimum", "optimum.onnxruntime", "onnxruntime"),
+    modules=(*(EXPORTER if USES_EXPORTER else OPTIMUM), "onnxruntime"),
     extra="onnxruntime",
-    extra_note=NEEDS_TRANSFORMERS_4,
-    imports=("optimum.onnxruntime",),
+    extra_note=f"{NEEDS_TRANSFORMERS_4}; under transformers 5 take [onnxruntime-transformers5]",
+    imports=("onnxruntime", GENERATION) if USES_EXPORTER else ("optimum.onnxruntime",),
     environment=NO_TELEMETRY,
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
-    libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
+    libraries=("optimum", "optimum-onnx", "onnxscript", "onnxruntime", "onnxruntime-gpu"),
     takes_attention=False,
     threads_setting="SessionOptions.intra_op_num_threads",
     loggers=("optimum", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx"),
