@@ -33,7 +33,7 @@ class Effect:
 
     @property
     def workloads(self) -> tuple[WorkloadFacts, WorkloadFacts]:
-        return facts_of(self.of), facts_of(self.over)
+        return self.of.facts, self.over.facts
 
 
 def is_unclear(effects: Sequence[Effect]) -> bool:
@@ -41,21 +41,15 @@ def is_unclear(effects: Sequence[Effect]) -> bool:
     return not any(one.found.is_faster for one in effects) and any(one.found.is_unclear for one in effects)
 
 
-def facts_of(record: Record) -> WorkloadFacts:
-    if record.workload is None:
-        raise ValueError(f"{record.test} has no workload")
-    return record.workload
-
-
 def effects_of_batches(seen: Evidence) -> list[Effect]:
     """Each larger batch size over the smallest."""
-    records = sorted(_of_one_variant(seen.run, "batch"), key=lambda record: facts_of(record).batch_size)
+    records = sorted(_of_one_variant(seen.run, "batch"), key=lambda record: record.facts.batch_size)
     return [_effect(seen, record, records[0]) for record in records[1:]]
 
 
 def effects_of_cache(seen: Evidence) -> list[Effect]:
     """With the usual cache over without any."""
-    by_cache = {facts_of(record).cache: record for record in _of_one_variant(seen.run, "cache")}
+    by_cache = {record.facts.cache: record for record in _of_one_variant(seen.run, "cache")}
     if "dynamic" not in by_cache or "off" not in by_cache:
         return []
     dynamic = by_cache["dynamic"]
@@ -66,7 +60,7 @@ def effects_of_cache(seen: Evidence) -> list[Effect]:
 
 def effects_of_padding(seen: Evidence) -> list[Effect]:
     """Each batch that is padded at the left over the same prompts one by one."""
-    records = [(record, facts_of(record)) for record in _of_one_variant(seen.run, "padding")]
+    records = [(record, record.facts) for record in _of_one_variant(seen.run, "padding")]
     singles = [record for record, facts in records if facts.batch_size == 1]
     padded = [record for record, facts in records if facts.batch_size > 1 and facts.padding_side == "left"]
     return [_effect(seen, record, singles[0]) for record in padded if singles]
@@ -74,7 +68,7 @@ def effects_of_padding(seen: Evidence) -> list[Effect]:
 
 def effects_of_length(seen: Evidence) -> list[Effect]:
     """The shortest prompt over the longest."""
-    records = sorted(_of_one_variant(seen.run, "prompt_length"), key=lambda record: facts_of(record).prompt_tokens)
+    records = sorted(_of_one_variant(seen.run, "prompt_length"), key=lambda record: record.facts.prompt_tokens)
     return [_effect(seen, records[0], records[-1])] if len(records) > 1 else []
 
 

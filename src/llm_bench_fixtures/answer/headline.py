@@ -46,9 +46,9 @@ def headline_of(run: Run) -> Headline:
     records = [record for record in compared_records(run) if record.workload is not None]
     by_digest = _by_digest(records)
     own = [record for record in records if record.scenario == OWN] if run.provenance.prompts else []
-    own = [one for one in own if _facts(one).cache == _facts(own[0]).cache]  # the first of --llm-cache
-    alone, batches = ([one for one in own if (_facts(one).batch_size > 1) is many] for many in (False, True))
-    plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(_facts(one))]
+    own = [one for one in own if one.facts.cache == own[0].facts.cache]  # the first of --llm-cache
+    alone, batches = ([one for one in own if (one.facts.batch_size > 1) is many] for many in (False, True))
+    plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(one.facts)]
     settled = {_test(one) for one in (*run.records, *records) if one.status is not Status.NOT_REACHED}
     lengths = _one_at_a_time(alone, by_digest, settled) or _one_at_a_time(plain, by_digest, settled)
     shown = lengths[(len(lengths) - 1) // 2] if lengths else _most_shared(by_digest)
@@ -67,9 +67,9 @@ def compared_records(run: Run) -> list[Record]:
     measured = run.measured()
     if run.variant(run.reference) is None:
         return measured
-    own = {_digest(record) for record in measured if record.variant == run.reference}
+    own = {record.digest for record in measured if record.variant == run.reference}
     longest_last = sorted(measured, key=lambda record: len(record.reference_s))
-    beside = {_digest(one): one for one in longest_last if one.reference_s and _digest(one) not in own}
+    beside = {one.digest: one for one in longest_last if one.reference_s and one.digest not in own}
     return [*measured, *(_reference_turns(run.reference, record) for record in beside.values())]
 
 
@@ -102,7 +102,7 @@ def _one_at_a_time(records: Sequence[Record], by_digest: _ByDigest, settled: Col
     """
     variants = {one.variant for one in records}
     reached = [one for one in records if all((one.scenario, one.case, name) in settled for name in variants)]
-    lengths = sorted(map(_facts, reached or records), key=lambda one: one.prompt_tokens)
+    lengths = sorted((one.facts for one in reached or records), key=lambda one: one.prompt_tokens)
     cases = shared_by_most([by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)])
     return cases if cases and len(cases[0]) > 1 else []
 
@@ -127,13 +127,13 @@ def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
 def _of_same_prompts(records: Sequence[Record]) -> list[Record]:
     """Those of batches, of the prompts that most of them ran."""
     batches = [one for one in records if one.scenario == BATCHES]
-    prompts = Counter(_facts(one).prompts_digest for one in batches).most_common(1)
-    return [one for one in batches if _facts(one).prompts_digest == prompts[0][0]]
+    prompts = Counter(one.facts.prompts_digest for one in batches).most_common(1)
+    return [one for one in batches if one.facts.prompts_digest == prompts[0][0]]
 
 
 def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
     """The largest batch that at least half of the variants with any batch ran."""
-    ran = Counter((one.batch_size, one.digest) for one in map(_facts, records))
+    ran = Counter((one.batch_size, one.digest) for one in (record.facts for record in records))
     sizes = {size: by_digest[digest] for size, digest in sorted(ran, key=ran.__getitem__)}
     variants = {name for case in sizes.values() for name in case}
     most = [size for size, case in sizes.items() if 2 * len(case) >= len(variants)]
@@ -148,7 +148,7 @@ def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: _Case) -
     """The earliest of a variant's most suitable records."""
     others = [record for record in records if record.variant not in common]
     found: dict[str, Record] = {}
-    for record in sorted(others, key=lambda record: _suitability(by_digest[_digest(record)]), reverse=True):
+    for record in sorted(others, key=lambda record: _suitability(by_digest[record.digest]), reverse=True):
         found.setdefault(record.variant, record)
     return found
 
@@ -157,34 +157,24 @@ def _suitability(case: _Case) -> tuple[bool, int, int]:
     """How well a workload stands for the run: for several variants and not by supporting scenarios alone, then for as
     many variants as possible, then with few prompts."""
     is_decisive = len(case) > 1 and any(record.scenario not in SUPPORTING for record in case.values())
-    return is_decisive, len(case), -max(_facts(record).prompts for record in case.values())
+    return is_decisive, len(case), -max(record.facts.prompts for record in case.values())
 
 
 def _by_digest(records: Sequence[Record]) -> _ByDigest:
     """By workload and variant, its record of the case that most variants ran: they were measured side by side."""
     variants = Counter(place for place, _ in {(_place(record), record.variant) for record in records})
-    found: dict[str, dict[str, Record]] = {_digest(record): {} for record in records}  # the earliest first
+    found: dict[str, dict[str, Record]] = {record.digest: {} for record in records}  # the earliest first
     for record in sorted(records, key=lambda record: -variants[_place(record)]):
-        found[_digest(record)].setdefault(record.variant, record)
+        found[record.digest].setdefault(record.variant, record)
     return found
 
 
 def _place(record: Record) -> tuple[str, str, str]:
-    return record.scenario, record.case, _digest(record)
+    return record.scenario, record.case, record.digest
 
 
 def _test(record: Record) -> _Test:
     return record.scenario, record.case, record.variant
-
-
-def _digest(record: Record) -> str:
-    return record.workload.digest if record.workload else ""
-
-
-def _facts(record: Record) -> WorkloadFacts:
-    if record.workload is None:
-        raise ValueError(f"{record.test} has no workload")
-    return record.workload
 
 
 def _ordered(run: Run, records: _Case) -> _Case:

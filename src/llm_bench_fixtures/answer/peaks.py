@@ -58,12 +58,11 @@ def _repeats(run: Run, metric: Metric, shown: Record, variant: VariantResult) ->
     """The metric of every record of the same work in each pooled run: the same workload and configuration, and either
     all before the variant scored texts or all after it, because libraries keep memory of that."""
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
-    digest = shown.workload.digest if shown.workload else ""
     values = [
         metric.of(one, alike[one.variant])
         for record in run.measured()
         for one in record.by_run
-        if one is not None and one.variant in alike and one.workload is not None and one.workload.digest == digest
+        if one is not None and one.variant in alike and one.workload is not None and one.digest == shown.digest
         if one.is_after_scoring is shown.is_after_scoring
     ]
     return [value for value in values if value is not None]

@@ -100,7 +100,7 @@ class _Comparer:
                 *(one for pair in self._pairs for one in self._of_records(*pair)),
             ),
             speedups=(len(self._speedups.tests), len(self._speedups.variants)),
-            judged_tests=sum(is_comparable and _same_workload(*pair) for pair in self._pairs),
+            judged_tests=sum(is_comparable and before.digest == after.digest for before, after in self._pairs),
             uncovered=tuple(uncovered_tests(self._base, self._head)),
             differences=self._differences,
             floor=self._noise.floor,
@@ -120,14 +120,14 @@ class _Comparer:
             return
         for before, after in self._pairs:
             rule = self._rules.of(self._metrics[SPEEDUP], after.scenario, after.gate)
-            if _same_workload(before, after) and rule.force is not Force.OFF:
+            if before.digest == after.digest and rule.force is not Force.OFF:
                 yield before, after
 
     def _of_records(self, before: Record, after: Record) -> Iterator[Judgement]:
         """The metrics of one test that are its own."""
         base, head = _record_metrics(self._base, before), _record_metrics(self._head, after)
         slowdown = machine_slowdown(after.probe_s, before.probe_s) or 1.0
-        other_workload = "" if _same_workload(before, after) else "another workload than the baseline's"
+        other_workload = "" if before.digest == after.digest else "another workload than the baseline's"
         ran_before = zip(self._ran_before, (before, after), strict=True)
         was, now = ((tests[one.test], one.is_after_scoring) for tests, one in ran_before)
         for metric in self._present(base, head):
@@ -302,10 +302,3 @@ def _tests_before(run: Run) -> dict[str, str]:
         of_process[process] = hashlib.sha256(f"{before} {record.test}".encode(errors="replace")).hexdigest()
     return found
 
-
-def _same_workload(before: Record, after: Record) -> bool:
-    return _digest(before) == _digest(after)
-
-
-def _digest(record: Record) -> str | None:
-    return record.workload.digest if record.workload else None

@@ -38,12 +38,6 @@ MOST_AUTOCORRELATION = 0.9
 OUTLIER = 3.0  # times the scatter around the median of so many runs: farther out, a run counts as if it were there
 MEDIAN_RUNS = 7
 
-# The search takes time with the square of the runs, so that a longer series is searched so many at a time. What is
-# found near a window's end is left to the next one, which sees what follows; that begins with the last step that is
-# sure, or within the level after it, so that no step is found twice.
-WINDOW = 500
-SURE = WINDOW * 3 // 4
-
 
 def find_steps(values: Sequence[float] | Floats) -> list[int]:
     """The positions at which a new level begins, ascending. values: positive, in the order of the runs.
@@ -61,8 +55,10 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
         return []
     scatter = LEAST_SCATTER if is_constant else max(_scatter(logs), LEAST_SCATTER)
     calm = logs if is_constant else _without_outliers(logs, scatter)
-    found = _segment(calm, FIRST_PENALTY * scatter**2, least_runs)
-    found = _segment(calm, PENALTY * max(_long_run_variance(calm, found), LEAST_SCATTER**2), least_runs)
+    runs = np.log(len(calm))
+    found = optimal_steps(calm, FIRST_PENALTY * scatter**2 * runs, least_runs)
+    variance = max(_long_run_variance(calm, found), LEAST_SCATTER**2)
+    found = optimal_steps(calm, PENALTY * variance * runs, least_runs)
     return _worth_telling(logs, found)
 
 
@@ -92,21 +88,6 @@ def _without_outliers(logs: Floats, scatter: float) -> Floats:
     around = np.lib.stride_tricks.sliding_window_view(np.pad(logs, half, mode="reflect"), MEDIAN_RUNS)
     middle = np.median(around, axis=1)
     return np.clip(logs, middle - OUTLIER * scatter, middle + OUTLIER * scatter)
-
-
-def _segment(logs: Floats, penalty: float, least_runs: int) -> list[int]:
-    """The steps that lower the sum of squares by more than penalty × log(runs) each."""
-    import numpy as np
-
-    found: list[int] = []
-    start, is_last = 0, False
-    while not is_last:
-        is_last = start + WINDOW >= len(logs)
-        within = optimal_steps(logs[start : start + WINDOW], penalty * np.log(len(logs)), least_runs)
-        sure = [start + step for step in within if is_last or step < SURE]
-        found += sure
-        start = max([start + WINDOW // 2, *sure[-1:]])
-    return found
 
 
 def optimal_steps(series: Floats, penalty: float, least: int) -> list[int]:

@@ -177,6 +177,18 @@ class Record(RecordHead):
         return self.workload.new_tokens / self.median_s if self.workload and self.rounds_s else None
 
     @property
+    def facts(self) -> WorkloadFacts:
+        """Of its workload. Raises ValueError where it never came to run one."""
+        if self.workload is None:
+            raise ValueError(f"{self.test} has no workload")
+        return self.workload
+
+    @property
+    def digest(self) -> str:
+        """Of its workload; empty where it never came to run one."""
+        return self.workload.digest if self.workload else ""
+
+    @property
     def median_s(self) -> float:
         """Median latency of the rounds. Raises ValueError where there are none."""
         return self.quartiles_s[1]

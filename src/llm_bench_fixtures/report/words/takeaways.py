@@ -10,7 +10,6 @@ from llm_bench_fixtures.answer.effects import (
     effects_of_cache,
     effects_of_length,
     effects_of_padding,
-    facts_of,
     fastest_tokens,
     is_unclear,
     undecided_effects,
@@ -81,7 +80,7 @@ def _decode(seen: Evidence) -> Iterator[str]:
 def _cache(seen: Evidence) -> Iterator[str]:
     """What the KV cache saves, or costs."""
     for one in effects_of_cache(seen):
-        facts = f"{describe_prompts(one.of)}, {facts_of(one.of).new_tokens} new"
+        facts = f"{describe_prompts(one.of)}, {one.of.facts.new_tokens} new"
         fast = f"{times_words(one.found.ratio)} as fast as without it ({facts})"
         if one.found.is_faster:
             yield f"The KV cache makes {one.of.variant} {fast}."
@@ -95,7 +94,7 @@ def _padding(seen: Evidence) -> Iterator[str]:
     """A padded batch against the same prompts one by one."""
     best = _largest(effects_of_padding(seen))
     if best is not None:
-        facts = facts_of(best.of)
+        facts = best.of.facts
         share = facts.padded_tokens / (facts.padded_tokens + facts.prompt_tokens)
         yield (
             f"On {best.of.variant}, one padded batch ({best.of.case}) is {times_words(best.found.ratio)} as fast as "
