@@ -301,4 +301,3 @@ def _tests_before(run: Run) -> dict[str, str]:
         before = found[record.test] = of_process[process]
         of_process[process] = hashlib.sha256(f"{before} {record.test}".encode(errors="replace")).hexdigest()
     return found
-

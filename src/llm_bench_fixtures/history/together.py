@@ -53,7 +53,7 @@ def why_runs_apart(first: Run, other: Run) -> Iterator[str]:
     yield from why_apart(first.provenance, other.provenance)
     if first.reference != other.reference:
         yield f"another reference: {other.reference}, not {first.reference}"
-    configurations = [{one.id: one.configuration for one in run.variants if one.label} for run in (first, other)]
+    configurations = [{one.id: one.configuration for one in run.loaded} for run in (first, other)]
     if names := _unlike(*configurations):
         yield f"{', '.join(names)} ran as something else"
     digests = [{one.test: one.workload.digest for one in run.records if one.workload} for run in (first, other)]

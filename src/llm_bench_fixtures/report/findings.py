@@ -136,8 +136,7 @@ def findings_of(
 
 def _header(run: Run) -> str:
     """`Loaded: <model> | device=<device> | dtype=<dtype>`, the dtype being the reference's as it ran."""
-    loaded = [variant for variant in run.variants if variant.label]
-    reference = next((variant for variant in loaded if variant.id == run.reference), next(iter(loaded), None))
+    reference = next((variant for variant in run.loaded if variant.id == run.reference), next(iter(run.loaded), None))
     random = " (random weights)" if run.provenance.random_weights else ""
     dtype = reference.label if reference else "nothing loaded"
     chat = " | prompts=chats" if run.provenance.chat else ""

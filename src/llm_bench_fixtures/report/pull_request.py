@@ -134,7 +134,7 @@ def _fit(findings: Findings) -> Iterator[str]:
 
 def _skipped(findings: Findings) -> Iterator[str]:
     """A line for each status of a variant, with its first reason; what didn't load has its reason in the table."""
-    loaded = {variant.id for variant in findings.run.variants if variant.label}
+    loaded = {variant.id for variant in findings.run.loaded}
     groups: dict[tuple[str, Status], list[SkippedOrFailed]] = defaultdict(list)
     for one in findings.skipped_or_failed:
         if one.variant in loaded and one.status is not Status.NOT_REACHED:  # which a warning counts

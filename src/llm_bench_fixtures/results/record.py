@@ -349,6 +349,11 @@ class Run(Generic[RecordT]):
             return RunState.REGRESSED
         return RunState.REFUSED if self.refused else RunState.COMPLETE
 
+    @property
+    def loaded(self) -> list[VariantResult]:
+        """The variants that loaded: what they ran has a label."""
+        return [variant for variant in self.variants if variant.label]
+
     def variant(self, identifier: str) -> VariantResult | None:
         """The variant of that id; None where the run has none."""
         return next((variant for variant in self.variants if variant.id == identifier), None)

@@ -125,9 +125,8 @@ def chips_of(runs: Iterable[Run]) -> list[Chip]:
     found: dict[str, Chip] = {}
     for run in runs:
         looks = looks_of(run)
-        for variant in run.variants:
-            if variant.label:
-                found.setdefault(variant.id, Chip(variant.id, looks[variant.id].colour, variant.label))
+        for variant in run.loaded:
+            found.setdefault(variant.id, Chip(variant.id, looks[variant.id].colour, variant.label))
     return list(found.values())
 
 
@@ -178,11 +177,10 @@ def _shared_rank(column: Column, cells: Mapping[str, Cell], reference: str) -> f
 
 def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
     """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id."""
-    ran = [variant for variant in findings.run.variants if variant.label]
-    table = variants_table(findings, ran, (*SHORT, *of_tasks(findings)))
+    table = variants_table(findings, findings.run.loaded, (*SHORT, *of_tasks(findings)))
     flips = table.names.index(FLIPS) if FLIPS in table.names else 0
     rows = []
-    for variant, row in zip(ran, table.rows, strict=True):
+    for variant, row in zip(findings.run.loaded, table.rows, strict=True):
         first, what, *figures = row
         cells = [replace(first, note=what.text), what, *figures]
         cells[flips] = replace(cells[flips], note=_each_way(variant) if flips else cells[flips].note)

@@ -64,11 +64,10 @@ def _lines(findings: Findings) -> Iterator[str]:
 def _narrow(findings: Findings) -> Table:
     """The variants that ran, in as few columns as an answer needs; what ran stands beneath. Of flips it has the count
     alone: their intervals, which overlap, would take the width of two columns."""
-    ran = [variant for variant in findings.run.variants if variant.label]
     filled = {one.column.name for one in figure_columns(findings) if one.has_values}
     agreement = FLIPS if FLIPS in filled else "top-1"
     names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", agreement)
-    table = variants_table(findings, ran, names)
+    table = variants_table(findings, findings.run.loaded, names)
     narrow = table.with_columns(place for place, name in enumerate(table.names) if name != WHAT_RAN)
     rows = (tuple(replace(cell, low=None, high=None) if cell.of else cell for cell in row) for row in narrow.rows)
     return replace(narrow, rows=tuple(rows))

@@ -72,7 +72,7 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
     else:
         yield from _paragraphs([f"{where[:1].upper()}{where[1:]}:"], width)
     variants = findings.run.variants
-    table = variants_table(findings, [variant for variant in variants if variant.label])
+    table = variants_table(findings, findings.run.loaded)
     shown = fitting(table, width)
     if table.rows:
         yield from columns(table, width, paint)

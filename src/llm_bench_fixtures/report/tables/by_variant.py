@@ -73,8 +73,8 @@ def what_ran(findings: Findings, variant: VariantResult) -> str:
 
 def metric_figures(metric: Metric, findings: Findings) -> Figures:
     """The values on the headline's workload."""
-    ran = [one for one in findings.run.variants if one.label]
-    return Figures(metric_column(metric), {one.id: _cell(metric, one, findings.common.get(one.id)) for one in ran})
+    cells = {one.id: _cell(metric, one, findings.common.get(one.id)) for one in findings.run.loaded}
+    return Figures(metric_column(metric), cells)
 
 
 def headline_figures(metric: Metric, findings: Findings) -> Figures:
@@ -172,7 +172,7 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
     yield replace(peaks, column=replace(peaks.column, name="peak"))
     yield _perplexities(findings)
     yield from (_figures(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
-    flips = {one.id: flip_cells(one)["flips"] for one in run.variants if one.label}
+    flips = {one.id: flip_cells(one)["flips"] for one in run.loaded}
     yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
     yield from task_figures(findings)
     yield from (_figures(metric, findings) for metric in findings.added)
@@ -226,11 +226,10 @@ def _perplexities(findings: Findings) -> Figures:
     """The reference's perplexity and the others' change, which all are sorted by."""
     run, metric = findings.run, findings.metrics["perplexity"]
     cells = {}
-    for one in run.variants:
-        if one.label:
-            change = perplexity_change(one)
-            own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
-            cells[one.id] = own if change.is_missing else change
+    for one in run.loaded:
+        change = perplexity_change(one)
+        own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
+        cells[one.id] = own if change.is_missing else change
     column = replace(metric_column(metric), error_is=CHANGE_ERROR)
     return Figures(column, _toned(cells, _quality_tones(run)))
 

@@ -38,7 +38,7 @@ def task_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     for task in run.provenance.tasks:
         figures = [one for metric in task.metrics for one in _figures(findings, task, metric, EACH_WAY)]
-        rows = ((Cell(one.id), *(column.cells[one.id] for column in figures)) for one in _ran(findings))
+        rows = ((Cell(one.id), *(column.cells[one.id] for column in figures)) for one in findings.run.loaded)
         asked = tuple(row for row in rows if not all(cell.is_missing for cell in row[1:]))
         items = count(task.of, "item") if task.items == task.of else f"{task.items:,} of {count(task.of, 'item')}"
         version = f", version {task.version}" if task.version else ""
@@ -55,17 +55,13 @@ def _figures(
     column = replace(metric_column(findings.metrics[name]), error_is=error_is, droppable=DROPPABLE)
     error = f"{name}_{CHANGE_ERROR}"
     yield Figures(
-        column, {one.id: Cell(value=one.quality.get(name), error=one.quality.get(error)) for one in _ran(findings)}
+        column, {one.id: Cell(value=one.quality.get(name), error=one.quality.get(error)) for one in findings.run.loaded}
     )
     for head, endings in counts.items():
         names = [f"{name}_{ending}" for ending in endings]
-        found = {one.id: _count(one, names, task.items) for one in _ran(findings)}
+        found = {one.id: _count(one, names, task.items) for one in findings.run.loaded}
         if any(not cell.is_missing for cell in found.values()):
             yield Figures(Column(f"{column.name} {head}", Notation.COUNT, droppable=DROPPABLE), found)
-
-
-def _ran(findings: Findings) -> list[VariantResult]:
-    return [variant for variant in findings.run.variants if variant.label]
 
 
 def _count(variant: VariantResult, names: list[str], items: int) -> Cell:

@@ -132,8 +132,7 @@ def _is_of_the_corpus(run: Run, metric: Metric) -> bool:
 def _table(findings: Findings, figures: Sequence[Figures]) -> Table | None:
     """A row a variant that loaded; columns in which no variant has a value are left out. None where none is left."""
     filled = [one for one in figures if one.has_values]
-    ran = (variant for variant in findings.run.variants if variant.label)
-    return table_by_variant(ran, filled) if filled else None
+    return table_by_variant(findings.run.loaded, filled) if filled else None
 
 
 def _stability(record: Record) -> Cell:
