@@ -11,8 +11,8 @@ from llm_bench_fixtures.results.formatting import (
     five_digits,
     format_bytes,
     format_change,
-    format_metric,
     format_seconds,
+    notation_of,
     three_digits,
     with_unit,
     written,
@@ -87,7 +87,7 @@ def test_no_value_is_a_dash(notation: Notation) -> None:
 
 
 def test_tokens_are_whole() -> None:
-    assert format_metric(1234.0, BY_NAME["new_tokens"]) == "1,234"
+    assert written(1234.0, notation_of(BY_NAME["new_tokens"])) == "1,234"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_tokens_are_whole() -> None:
     ],
 )
 def test_a_metric_in_its_column_and_alone(name: str, value: float, cell: str, alone: str) -> None:
-    assert format_metric(value, BY_NAME[name]) == cell
+    assert written(value, notation_of(BY_NAME[name])) == cell
     assert with_unit(value, BY_NAME[name]) == alone
 
 

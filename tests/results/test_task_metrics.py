@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
-from llm_bench_fixtures.results.formatting import format_metric
+from llm_bench_fixtures.results.formatting import notation_of, written
 from llm_bench_fixtures.results.metrics import Direction, Force, registry
 from llm_bench_fixtures.results.metrics.tasks import task_metrics, value_name, with_tasks
 
@@ -35,14 +35,14 @@ def test_a_share_is_written_and_judged_as_one() -> None:
     assert set(found) == {f"task_arc_easy_acc{end}" for end in ("", "_change", "_change_error", "_lost", "_gained")}
     row = found["task_arc_easy_acc"]
     assert (row.column, row.direction) == ("arc_easy acc", Direction.HIGHER_IS_BETTER)
-    assert format_metric(0.625, row) == "62.5 %"
+    assert written(0.625, notation_of(row)) == "62.5 %"
     assert (row.default_tolerance.absolute, row.default_tolerance.force) == (0.02, Force.ADVISORY)
     assert all(one.default_tolerance.force is Force.OFF for name, one in found.items() if one is not row)
 
 
 def test_what_is_no_share_is_judged_as_quality_is() -> None:
     row = task_metrics([task(PERPLEXITY, name="wikitext")])["task_wikitext_word_perplexity"]
-    assert (row.direction, format_metric(25.5, row)) == (Direction.LOWER_IS_BETTER, "25.500")
+    assert (row.direction, written(25.5, notation_of(row))) == (Direction.LOWER_IS_BETTER, "25.500")
     assert row.default_tolerance.relative == 0.01
 
 

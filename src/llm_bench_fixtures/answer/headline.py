@@ -51,7 +51,7 @@ def headline_of(run: Run) -> Headline:
     plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(one.facts)]
     settled = {_test(one) for one in (*run.records, *records) if one.status is not Status.NOT_REACHED}
     lengths = _one_at_a_time(alone, by_digest, settled) or _one_at_a_time(plain, by_digest, settled)
-    shown = lengths[(len(lengths) - 1) // 2] if lengths else _most_shared(by_digest)
+    shown = lengths[(len(lengths) - 1) // 2] if lengths else max(by_digest.values(), key=_suitability, default={})
     pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
     common = _ordered(run, shown)
     return Headline(
@@ -138,10 +138,6 @@ def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
     variants = {name for case in sizes.values() for name in case}
     most = [size for size, case in sizes.items() if 2 * len(case) >= len(variants)]
     return sizes[max(most)] if most else max(sizes.values(), key=len, default={})
-
-
-def _most_shared(by_digest: _ByDigest) -> _Case:
-    return max(by_digest.values(), key=_suitability, default={})
 
 
 def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: _Case) -> _Case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -227,7 +227,8 @@ def _parse_limit(text: str, metrics: Mapping[str, Metric]) -> Limit:
 def _limitable(name: str, metrics: Mapping[str, Metric]) -> Metric:
     """The metric of that name. Raises InvalidSetting where there is none, or neither way of it is better."""
     if name not in metrics:
-        known = {one.lower(): one for one in (*SHORT_NAMES, *_known(metrics.values()))}
+        can_be_limited = [one.name for one in metrics.values() if one.direction is not Direction.NEITHER]
+        known = {one.lower(): one for one in (*SHORT_NAMES, *can_be_limited)}
         typed = name.lower()
         begun = [one for one in known if one.startswith(typed)]
         near = [known[one] for one in dict.fromkeys([*begun, *get_close_matches(typed, known, NEAREST)])][:NEAREST]
@@ -235,10 +236,6 @@ def _limitable(name: str, metrics: Mapping[str, Metric]) -> Metric:
     if metrics[name].direction is Direction.NEITHER:
         raise InvalidSetting(f"{name} can't be limited: neither more nor less of it is better")
     return metrics[name]
-
-
-def _known(metrics: Iterable[Metric]) -> list[str]:
-    return [one.name for one in metrics if one.direction is not Direction.NEITHER]
 
 
 def _parse_bound(name: str, text: str, metric: Metric) -> float:

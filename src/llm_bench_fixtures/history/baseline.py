@@ -113,7 +113,7 @@ def choose_baseline(
     A run of the model is preferred to others; then one of a nearer commit, where the origin has commits; then one of
     the same selection of tests; then a newer one. A file that turns out to be damaged is passed over.
     """
-    refusals = [_unfit(run) or origin.refusal(run) for run in oldest_first]
+    refusals = [origin.refusal(run) if run.is_baseline else run.state.value for run in oldest_first]
     ranks = {
         index: (likeness.is_of_model(run), origin.nearness(run), run.selection == likeness.selection, index)
         for index, run in enumerate(oldest_first)
@@ -220,11 +220,6 @@ def _named(path: Path, judged: Run | None) -> Baseline:
     if judged is not None and run.provenance.started == judged.provenance.started:
         raise InvalidSetting(f"{path} is the run that is to be judged: name another as its baseline")
     return Baseline(run)
-
-
-def _unfit(run: Heading) -> str:
-    """Why the run can't be a baseline unless it is named; "" where it can."""
-    return "" if run.is_baseline else run.state.value
 
 
 def _nothing(origin: Origin, passed_over: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from math import nan
@@ -126,11 +125,8 @@ def read_trend(paths: Iterable[Path], chosen: TrendFilter, pass_over: PassOver) 
     groups: dict[Fingerprint, list[_Measured]] = defaultdict(list)
     for measured in sorted(found, key=lambda one: one.heading.started):
         groups[fingerprint_of(measured.heading.provenance)].append(measured)
-    return [_group(*group, rows) for group in sorted(groups.items(), key=_last_started, reverse=True)]
-
-
-def _last_started(group: tuple[Fingerprint, list[_Measured]]) -> datetime:
-    return group[1][-1].heading.started
+    newest_first = sorted(groups.items(), key=lambda group: group[1][-1].heading.started, reverse=True)
+    return [_group(*group, rows) for group in newest_first]
 
 
 class _Rows:

@@ -64,25 +64,17 @@ def written(value: float | None, notation: Notation) -> str:
     return MISSING if value is None else _WRITERS[notation](value)
 
 
-def format_metric(value: float | None, metric: Metric) -> str:
-    """As in a table under the metric's `column`."""
-    return written(value, notation_of(metric))
-
-
 def with_unit(value: float | None, metric: Metric) -> str:
     """The value outside of any table."""
-    text = format_metric(value, metric)
+    text = written(value, notation_of(metric))
     return f"{text} {metric.unit}" if metric.unit in UNIT_IN_COLUMN and value is not None else text
 
 
 def format_seconds(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
-    if seconds < 0.9995e-3:  # what is more is rounded to 1,000 µs
-        return f"{three_digits(seconds * 1e6)} µs"
-    if seconds < 0.9995:
-        return f"{three_digits(seconds * 1e3)} ms"
-    return f"{three_digits(seconds)} s"
+    unit, size = common_unit([seconds], SECOND_SIZES)
+    return f"{three_digits(seconds / size)} {unit}"
 
 
 def format_bytes(count: float) -> str:
@@ -145,10 +137,6 @@ def format_change(ratio: float) -> str:
     return _signed(f"{percent:+.1f} %")
 
 
-def format_times(ratio: float) -> str:
-    return f"{three_digits(ratio)}×"
-
-
 def change_and_error(ratio: float, error: float) -> tuple[str, str]:
     """A ratio and its standard error as percentages, rounded at the error's first digit: of 1.0004 and 0.0002 they
     are "+0.04 %" and "0.02 %". If the error is below 0.0001 %, it is empty.
@@ -172,7 +160,7 @@ _WRITERS: dict[Notation, Callable[[float], str]] = {
     Notation.COUNT: lambda value: f"{value:,.0f}",
     Notation.NUMBER: three_digits,
     Notation.FINE: five_digits,
-    Notation.TIMES: format_times,
+    Notation.TIMES: lambda value: f"{three_digits(value)}×",
     Notation.CHANGE: format_change,
     Notation.TEXT: str,
 }

@@ -39,7 +39,7 @@ def prefill_s(_: Record, batches: Sequence[Tokens]) -> float:
 
 def decode_s(_: Record, batches: Sequence[Tokens]) -> float | None:
     """Seconds of all batches from their first to their last tokens; None if no batch has a second token."""
-    return sum(tokens[-1] - tokens[0] for tokens in batches) if _steps(batches) else None
+    return sum(tokens[-1] - tokens[0] for tokens in batches) if any(len(tokens) > 1 for tokens in batches) else None
 
 
 def ttft_s(record: Record, batches: Sequence[Tokens]) -> float:
@@ -67,10 +67,6 @@ def decode_tokens_per_s(record: Record, batches: Sequence[Tokens]) -> float | No
 def gaps_s(record: Record) -> list[float]:
     """The seconds between each two tokens that follow each other, of all rounds and batches."""
     return [after - before for batches in record.tokens_s for tokens in batches for before, after in pairwise(tokens)]
-
-
-def _steps(batches: Sequence[Tokens]) -> int:
-    return sum(len(tokens) - 1 for tokens in batches)
 
 
 def _with_rows(record: Record, batches: Sequence[Tokens]) -> list[tuple[int, Tokens]]:

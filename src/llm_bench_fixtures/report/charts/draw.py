@@ -100,7 +100,7 @@ def draw(picture: spec.Picture) -> Figure:
         _draw(axis, chart)
     figure.draw_without_rendering()  # so that the charts have their places
     for axis, chart in zip(axes, charts, strict=True):
-        named = [(one, _label(one)) for one in chart.series if one.label]
+        named = [(one, f"{spec.short(drawable(one.label))}{one.detail}") for one in chart.series if one.label]
         label_ends(axis, [one for one in named if one[0].is_line])
         label_points(figure, axis, [one for one in named if not one[0].is_line])
     return figure
@@ -208,10 +208,6 @@ def _draw_series(axis: Axes, series: spec.Series) -> None:
 def _errors(estimates: list[spec.Estimate]) -> Any:
     """Below and above, as matplotlib takes them."""
     return [[one.value - one.low for one in estimates], [one.high - one.value for one in estimates]]
-
-
-def _label(series: spec.Series) -> str:
-    return f"{spec.short(drawable(series.label))}{series.detail}"
 
 
 def drawable(text: str) -> str:

@@ -54,10 +54,6 @@ def table_by_variant(variants: Iterable[VariantResult], figures: Sequence[Figure
     return Table((Column(VARIANT), *(one.column for one in figures)), tuple(rows))
 
 
-def what_ran_column(findings: Findings) -> Figures:
-    return Figures(Column(WHAT_RAN), {one.id: Cell(what_ran(findings, one)) for one in findings.run.variants})
-
-
 def what_ran(findings: Findings, variant: VariantResult) -> str:
     """In words, with what is unusual about it and what its figures are of if not of the headline's workload; why it
     didn't run, or has no quality."""
@@ -113,7 +109,8 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     names: of the columns of figures, to show only these.
     """
     shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
-    table = table_by_variant(variants, [what_ran_column(findings), *shown])
+    what = {one.id: Cell(what_ran(findings, one)) for one in variants}
+    table = table_by_variant(variants, [Figures(Column(WHAT_RAN), what), *shown])
     columns = tuple(replace(column, droppable=column.droppable or _droppable(column.name)) for column in table.columns)
     notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
     return replace(table, columns=columns, notes=notes)

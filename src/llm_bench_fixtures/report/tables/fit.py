@@ -26,7 +26,7 @@ COLUMNS = (
 
 def fit_sections(run: Run) -> Iterator[Section]:
     """A row a variant; nothing where nothing was predicted."""
-    shown, memory = _predicted(run), _memory(run)
+    shown, memory = _predicted(run), run.provenance.fit_bytes or run.provenance.memory_bytes
     if shown and memory:
         asked = longest_of(run)
         sizes = sorted({1, max((one.workload.batch_size for one in run.measured() if one.workload), default=1)})
@@ -60,10 +60,6 @@ def _predicted(run: Run) -> list[tuple[VariantResult, Parts]]:
     """Of the variants that could run here; their weights as measured, where they were."""
     known = [(one, one.parts) for one in run.variants if one.parts is not None and one.status is not Status.SKIPPED]
     return [(one, replace(parts, weights=one.weight_bytes or parts.weights)) for one, parts in known]
-
-
-def _memory(run: Run) -> int | None:
-    return run.provenance.fit_bytes or run.provenance.memory_bytes
 
 
 def longest_of(run: Run) -> Round:

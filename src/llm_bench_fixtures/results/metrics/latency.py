@@ -41,10 +41,6 @@ def _bound(which: Callable[[Interval], float]) -> Value:
     return value
 
 
-def _tokens_per_s(record: Record, _: VariantResult) -> float | None:
-    return record.tokens_per_s
-
-
 def _ms_per_token(record: Record, _: VariantResult) -> float | None:
     if not record.workload or not record.rounds_s:
         return None
@@ -122,7 +118,7 @@ LATENCY: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         formula="new tokens of all prompts / latency_s; the prefill's time is in it",
         source="vLLM's output throughput",
-        value=_tokens_per_s,
+        value=lambda record, _: record.tokens_per_s,
         tables={ReportTable.SCENARIO: 30},
     ),
     _row(
