@@ -24,7 +24,7 @@ from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findin
 from llm_bench_fixtures.report.page.build import all_sections, page_values
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.scenarios import LATENCY
-from llm_bench_fixtures.report.tables.table import Cell, Column, Section, latency_cell
+from llm_bench_fixtures.report.tables.table import Cell, Column, Section
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import Notation
@@ -236,7 +236,7 @@ def test_several_prompts() -> None:
     ids=["none", "one", "five"],
 )
 def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[float, ...], cell: str) -> None:
-    assert text(latency_cell(make_record(rounds_s=rounds_s)), LATENCY) == cell
+    assert text(Cell.latency(make_record(rounds_s=rounds_s)), LATENCY) == cell
 
 
 def test_warnings() -> None:

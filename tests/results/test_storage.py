@@ -17,13 +17,7 @@ from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.results.metrics import METRICS, registry
 from llm_bench_fixtures.results.record import Run, Status
-from llm_bench_fixtures.results.storage import (
-    RESULTS_FILE,
-    read_results,
-    read_run,
-    run_to_json,
-    write_run,
-)
+from llm_bench_fixtures.results.storage import RESULTS_FILE, read_results, read_run, run_to_json, write_run
 from llm_bench_fixtures.results.table import IDENTITY, WORKLOAD_NUMBERS, run_table
 from llm_bench_fixtures.text import csv_text
 

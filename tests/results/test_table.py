@@ -5,23 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pandas as pd
-from run_factory import (
-    full_run,
-    make_record,
-    make_run,
-    make_variant,
-    make_workload,
-    skipped_record,
-)
+from run_factory import full_run, make_record, make_run, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status
-from llm_bench_fixtures.results.table import (
-    OWN_COLUMNS,
-    WORKLOAD_NUMBERS,
-    metric_values,
-    run_table,
-)
+from llm_bench_fixtures.results.table import OWN_COLUMNS, WORKLOAD_NUMBERS, metric_values, run_table
 
 NAMES = [metric.name for metric in METRICS]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun
 from llm_bench_fixtures.history.storage import MADE_BY_AUTOSAVE
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table, in_one_unit, times_cell
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.pooled import PooledRun
@@ -131,7 +131,7 @@ def agreement_sections(findings: Findings) -> Iterator[Section]:
     labels = labels_of([one.provenance for one in run.runs], [one.source for one in run.runs])
     compared = [one for one in found.variants if one.pooled]
     speedups = [
-        (Cell(one.variant), times_cell(one.pooled), *map(times_cell, one.speedups), Cell(value=one.spread))
+        (Cell(one.variant), Cell.times(one.pooled), *map(Cell.times, one.speedups), Cell(value=one.spread))
         for one in compared
     ]
     memory = METRIC_BY_NAME[found.memory_metric]
@@ -154,5 +154,5 @@ def _section(
 ) -> Iterator[Section]:
     values = [cell for row in rows for cell in row[1:-1]]
     if any(not cell.is_missing for cell in values):
-        columns = (in_one_unit(Column(name, notation), values) for name in ("pooled", *labels))
+        columns = (Column(name, notation).in_one_unit(values) for name in ("pooled", *labels))
         yield Section(title, Table((Column(VARIANT), *columns, Column("differ by", Notation.SHARE)), tuple(rows)), note)

@@ -17,7 +17,7 @@ from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence, common_to, labels_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, in_one_unit
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
 from llm_bench_fixtures.report.words.answer import standing_words
 from llm_bench_fixtures.report.words.workload import describe_headline
 from llm_bench_fixtures.results.formatting import MISSING, count
@@ -225,7 +225,7 @@ def runs_table(runs: Sequence[RunBeside]) -> Table:
     places = [(name, run.label) for name in variants for run in runs if _ran(run, name)]
     found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
     firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
-    columns = (Column(VARIANT), Column(RUN), *map(in_one_unit, firsts, found))
+    columns = (Column(VARIANT), Column(RUN), *map(Column.in_one_unit, firsts, found))
     rows = (
         (Cell(variant, note=label), Cell(label), *cells)
         for (variant, label), *cells in zip(places, *found, strict=True)

@@ -17,7 +17,7 @@ from llm_bench_fixtures.report.page.tables import (
     without_zeros,
 )
 from llm_bench_fixtures.report.renderers.figures import figure, spread
-from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone, metric_column
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import MISSING, Notation
 from llm_bench_fixtures.results.metrics import METRICS, registry
 
@@ -106,7 +106,7 @@ def test_an_interval_or_an_error_stands_below_its_figure(cell: Cell, shown: str,
 def test_a_column_of_errors_that_are_all_zero_is_left_out() -> None:
     columns = (
         Column("variant"),
-        *(metric_column(registry()[name]) for name in ("kld_error", "ppl_ratio_error", "kld_mean")),
+        *(Column.of(registry()[name]) for name in ("kld_error", "ppl_ratio_error", "kld_mean")),
     )
     values = (("fp32", None, None, 0.0), ("bf16", 0.0, 0.1, 0.0))
     table = Table(columns, tuple((Cell(name), *(Cell(value=one) for one in them)) for name, *them in values))

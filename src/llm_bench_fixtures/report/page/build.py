@@ -55,7 +55,6 @@ from llm_bench_fixtures.report.tables.table import (
     Section,
     Table,
     Tone,
-    metric_column,
 )
 from llm_bench_fixtures.report.tables.threads import thread_sections
 from llm_bench_fixtures.report.tables.variants import (
@@ -229,7 +228,7 @@ def _overview(findings: Findings, changes: Changes) -> Table:
         found = [judged.get((subject, one.name)) for subject, one in zip(subjects, shown, strict=True)]
         if any(found):
             rows.append((Cell(variant), *map(_both, found)))
-    table = Table((Column(VARIANT), *map(metric_column, shown)), tuple(rows))
+    table = Table((Column(VARIANT), *map(Column.of, shown)), tuple(rows))
     return table.with_columns(at for at in range(len(shown) + 1) if not all(row[at].is_missing for row in rows))
 
 

@@ -28,10 +28,6 @@ from llm_bench_fixtures.report.tables.table import (
     Tone,
     flip_cells,
     headline_speedup,
-    in_one_unit,
-    latency_cell,
-    metric_cell,
-    metric_column,
     odd_ratios,
     perplexity_change,
 )
@@ -70,23 +66,23 @@ def what_ran(findings: Findings, variant: VariantResult) -> str:
 def metric_figures(metric: Metric, findings: Findings) -> Figures:
     """The values on the headline's workload."""
     cells = {one.id: _cell(metric, one, findings.common.get(one.id)) for one in findings.run.loaded}
-    return Figures(metric_column(metric), cells)
+    return Figures(Column.of(metric), cells)
 
 
 def headline_figures(metric: Metric, findings: Findings) -> Figures:
     """The same with what is known of latencies and speed-ups beside the value; of a variant that was not measured on
     the headline's workload the values on another, with a mark."""
-    column, cells = metric_column(metric), dict(metric_figures(metric, findings).cells)
+    column, cells = Column.of(metric), dict(metric_figures(metric, findings).cells)
     for name, record in {**findings.common, **findings.elsewhere}.items():
         variant = findings.run.variant(name)
         if metric.name == "latency_s":
-            cells[name] = latency_cell(record)
+            cells[name] = Cell.latency(record)
         elif metric.name == "speedup":
             cells[name] = headline_speedup(record, findings)
         elif variant and name in findings.elsewhere:
-            cells[name] = metric_cell(metric, record, variant)
+            cells[name] = Cell.of_metric(metric, record, variant)
         if variant and name in findings.elsewhere and not cells[name].is_missing:
-            is_the_variants = cells[name] == metric_cell(metric, _bare(variant), variant)
+            is_the_variants = cells[name] == Cell.of_metric(metric, _bare(variant), variant)
             cells[name] = replace(cells[name], mark="" if is_the_variants else ELSEWHERE)
     notation = Notation.TIMES if metric.name == "speedup" else column.notation
     return Figures(replace(column, notation=notation, error_is=QUARTILES if metric.name == "latency_s" else ""), cells)
@@ -95,7 +91,7 @@ def headline_figures(metric: Metric, findings: Findings) -> Figures:
 def _cell(metric: Metric, variant: VariantResult, record: Record | None) -> Cell:
     """Weights and quality over the corpus are the variant's, whether or not it has a record of the workload."""
     is_the_variants = metric.name == WEIGHTS or metric.name in variant.quality
-    return metric_cell(metric, _bare(variant) if record is None and is_the_variants else record, variant)
+    return Cell.of_metric(metric, _bare(variant) if record is None and is_the_variants else record, variant)
 
 
 def _bare(variant: VariantResult) -> Record:
@@ -178,7 +174,7 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
 def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
     """Times and bytes in one unit."""
     found = headline_figures(metric, findings)
-    return Figures(in_one_unit(found.column, found.cells.values()), _toned(found.cells, tones or {}))
+    return Figures(found.column.in_one_unit(found.cells.values()), _toned(found.cells, tones or {}))
 
 
 def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> dict[str, Cell]:
@@ -201,7 +197,9 @@ def _batched(findings: Findings) -> Figures:
     own = sorted(findings.run.measured(BATCHES), key=_batch_size)
     cells = {}
     for name, record in ({record.variant: record for record in own} | {**findings.largest_batch}).items():
-        cells[name] = replace(metric_cell(metric, record, findings.run.variant(name)), mark=f" ({_batch_size(record)})")
+        cells[name] = replace(
+            Cell.of_metric(metric, record, findings.run.variant(name)), mark=f" ({_batch_size(record)})"
+        )
     column = Column(BATCHED, Notation.NUMBER, unit=str(metric.unit), legend=BATCHED_MEANS)
     return Figures(column, _toned(cells, _speed_tones(findings, findings.largest_batch)))
 
@@ -227,7 +225,7 @@ def _perplexities(findings: Findings) -> Figures:
         change = perplexity_change(one)
         own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
         cells[one.id] = own if change.is_missing else change
-    column = replace(metric_column(metric), error_is=CHANGE_ERROR)
+    column = replace(Column.of(metric), error_is=CHANGE_ERROR)
     return Figures(column, _toned(cells, _quality_tones(run)))
 
 

@@ -19,11 +19,7 @@ from llm_bench_fixtures.report.tables.table import (
     Section,
     Table,
     Tone,
-    latency_cell,
-    metric_cell,
-    metric_column,
     odd_ratios,
-    times_cell,
 )
 from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
@@ -83,7 +79,7 @@ def _speedup_or_latency(record: Record | None, findings: Findings) -> Cell:
     if found is None:
         return Cell(value=record.median_s, notation=Notation.SECONDS)
     tone = Tone.BETTER if found.is_faster else Tone.WORSE if found.is_slower else None
-    return replace(times_cell(found), tone=None if findings.ran_the_reference(record.variant) else tone)
+    return replace(Cell.times(found), tone=None if findings.ran_the_reference(record.variant) else tone)
 
 
 def scenario_sections(findings: Findings) -> Iterator[Section]:
@@ -107,7 +103,7 @@ def means_sections(findings: Findings) -> Iterator[Section]:
     heads = (f"{title} ({one.cases})" for title, one in zip(titles, means, strict=True))
     columns = (Column(VARIANT), *(Column(head, Notation.TIMES) for head in heads))
     variants = [one.id for one in findings.run.variants if any(one.id in mean.speedups for mean in means)]
-    rows = tuple((Cell(name), *(times_cell(mean.speedups.get(name)) for mean in means)) for name in variants)
+    rows = tuple((Cell(name), *(Cell.times(mean.speedups.get(name)) for mean in means)) for name in variants)
     note = (
         f"Mean speed-ups over {findings.run.reference}, with 95 % intervals, over the cases that all variants of a "
         "scenario ran. Their number stands in brackets."
@@ -167,20 +163,20 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     ordered = sorted(records, key=lambda record: cases.index(record.case))
     has_speedups = any(record.reference_s for record in records)
     words = tuple(map(Column, (CASE, VARIANT, WHAT_RAN)))
-    figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(metric_column, metrics))
+    figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(Column.of, metrics))
     rows = tuple(tuple(_row(findings, record, metrics, has_speedups=has_speedups)) for record in ordered)
     table = Table((*words, *figures, Column("remarks")), rows, _odd_ratios(findings, ordered) if has_speedups else ())
     return table.with_columns(range(1, len(table.columns))) if len(cases) == 1 else table
 
 
 def _odd_ratios(findings: Findings, records: Sequence[Record]) -> tuple[str, ...]:
-    of_reference = {one.case: latency_cell(one) for one in records if one.variant == findings.run.reference}
+    of_reference = {one.case: Cell.latency(one) for one in records if one.variant == findings.run.reference}
     return odd_ratios(
         (
             f"{one.variant} ({one.case})" if one.case else one.variant,
             of_reference.get(one.case, Cell()),
-            latency_cell(one),
-            times_cell(record_speedup(one)),
+            Cell.latency(one),
+            Cell.times(record_speedup(one)),
         )
         for one in records
     )
@@ -189,10 +185,10 @@ def _odd_ratios(findings: Findings, records: Sequence[Record]) -> tuple[str, ...
 def _row(findings: Findings, record: Record, metrics: Sequence[Metric], *, has_speedups: bool) -> Iterator[Cell]:
     variant = findings.run.variant(record.variant)
     yield from map(Cell, (record.case, record.variant, variant.label if variant else ""))
-    yield latency_cell(record)
+    yield Cell.latency(record)
     if has_speedups:
-        yield times_cell(record_speedup(record))
-    yield from (metric_cell(metric, record, variant) for metric in metrics)
+        yield Cell.times(record_speedup(record))
+    yield from (Cell.of_metric(metric, record, variant) for metric in metrics)
     remarks = [*findings.flags[record.test]]
     if record.status is not Status.MEASURED:
         remarks.insert(0, f"{record.status}: {first_line(record.reason)}")

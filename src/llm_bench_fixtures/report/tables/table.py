@@ -61,6 +61,31 @@ class Cell:
     rank: float | None = None
     """What the cell is sorted by, where not by its value."""
 
+    @classmethod
+    def of_metric(cls, metric: Metric, record: Record | None, variant: VariantResult | None) -> Cell:
+        return cls(value=metric.of(record, variant) if record and variant else None)
+
+    @classmethod
+    def latency(cls, record: Record | None) -> Cell:
+        """Median, and half the distance between the quartiles where there is more than one round."""
+        if record is None or not record.rounds_s:
+            return cls()
+        if len(record.rounds_s) < 2:
+            return cls(value=record.median_s)
+        low, median, high = record.quartiles_s
+        return cls(value=median, error=(high - low) / 2)
+
+    @classmethod
+    def times(cls, found: Speedup | None) -> Cell:
+        """A ratio with its 95 % interval."""
+        return cls(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES) if found else cls()
+
+    @classmethod
+    def counted(cls, number: int, items: int) -> Cell:
+        """A count of items, with the 95 % interval of its share."""
+        low, high = exact_interval(number, items)
+        return cls(value=number, low=low, high=high, of=items)
+
     @property
     def is_missing(self) -> bool:
         return self.value is None and self.text == MISSING
@@ -89,6 +114,20 @@ class Column:
     """What else a reader of the table must know of the column."""
     droppable: int = 0
     """Columns leave a table that is too wide in this order, the highest first; 0 stays."""
+
+    @classmethod
+    def of(cls, metric: Metric) -> Column:
+        """Under the metric's own name, as the metric is written."""
+        return cls(metric.column, notation_of(metric), metric=metric)
+
+    def in_one_unit(self, cells: Iterable[Cell]) -> Column:
+        """The column with the unit at its head in which its times or bytes are read best."""
+        sizes = {Notation.SECONDS: SECOND_SIZES, Notation.BYTES: BYTE_SIZES}.get(self.notation or Notation.TEXT)
+        values = [cell.value for cell in cells if cell.value is not None]
+        if not sizes or not values:
+            return self
+        unit, size = common_unit(values, sizes)
+        return replace(self, unit=unit, size=size)
 
     @property
     def is_numeric(self) -> bool:
@@ -167,45 +206,11 @@ class Figures:
         return any(not cell.is_missing for cell in self.cells.values())
 
 
-def metric_column(metric: Metric) -> Column:
-    """Under the metric's own name, as the metric is written."""
-    return Column(metric.column, notation_of(metric), metric=metric)
-
-
-def in_one_unit(column: Column, cells: Iterable[Cell]) -> Column:
-    """The column with the unit at its head in which its times or bytes are read best."""
-    sizes = {Notation.SECONDS: SECOND_SIZES, Notation.BYTES: BYTE_SIZES}.get(column.notation or Notation.TEXT)
-    values = [cell.value for cell in cells if cell.value is not None]
-    if not sizes or not values:
-        return column
-    unit, size = common_unit(values, sizes)
-    return replace(column, unit=unit, size=size)
-
-
-def metric_cell(metric: Metric, record: Record | None, variant: VariantResult | None) -> Cell:
-    return Cell(value=metric.of(record, variant) if record and variant else None)
-
-
-def latency_cell(record: Record | None) -> Cell:
-    """Median, and half the distance between the quartiles where there is more than one round."""
-    if record is None or not record.rounds_s:
-        return Cell()
-    if len(record.rounds_s) < 2:
-        return Cell(value=record.median_s)
-    low, median, high = record.quartiles_s
-    return Cell(value=median, error=(high - low) / 2)
-
-
-def times_cell(found: Speedup | None) -> Cell:
-    """A ratio with its 95 % interval."""
-    return Cell(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES) if found else Cell()
-
-
 def headline_speedup(record: Record | None, seen: Evidence) -> Cell:
     """The speed-up over the reference; the ratio of the medians where the two were measured in separate runs."""
     found, reference = seen.speedup(record) if record else None, seen.reference
     if found is not None:
-        return times_cell(found)
+        return Cell.times(found)
     if record is None or reference is None or record.reference_s or record.workload != reference.workload:
         return Cell()
     return Cell(value=reference.median_s / record.median_s, notation=Notation.TIMES)
@@ -243,10 +248,4 @@ def flip_cells(variant: VariantResult) -> dict[str, Cell]:
     if not items or "flips" not in quality:
         return {name: Cell() for name in FLIP_METRICS}
     ways = {name: round(quality.get(name, 0.0)) for name in FLIP_METRICS[1:]}
-    return {name: counted(number, items) for name, number in {FLIP_METRICS[0]: sum(ways.values()), **ways}.items()}
-
-
-def counted(number: int, items: int) -> Cell:
-    """A count of items, with the 95 % interval of its share."""
-    low, high = exact_interval(number, items)
-    return Cell(value=number, low=low, high=high, of=items)
+    return {name: Cell.counted(number, items) for name, number in {FLIP_METRICS[0]: sum(ways.values()), **ways}.items()}

@@ -7,16 +7,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import (
-    VARIANT,
-    Cell,
-    Column,
-    Figures,
-    Section,
-    Table,
-    counted,
-    metric_column,
-)
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE_ERROR, GAINED, LOST, value_name
 from llm_bench_fixtures.results.record import VariantResult
@@ -52,7 +43,7 @@ def _figures(
     """The metric, then columns of counts. counts: by the column's name, the endings of what it sums up."""
     name = value_name(task.name, metric.name)
     error_is = f"one standard error of a task's difference from {findings.run.reference}, from pairs of items"
-    column = replace(metric_column(findings.metrics[name]), error_is=error_is, droppable=DROPPABLE)
+    column = replace(Column.of(findings.metrics[name]), error_is=error_is, droppable=DROPPABLE)
     error = f"{name}_{CHANGE_ERROR}"
     yield Figures(
         column, {one.id: Cell(value=one.quality.get(name), error=one.quality.get(error)) for one in findings.run.loaded}
@@ -66,4 +57,4 @@ def _figures(
 
 def _count(variant: VariantResult, names: list[str], items: int) -> Cell:
     found = [variant.quality[name] for name in names if name in variant.quality]
-    return counted(round(sum(found)), items) if found else Cell()
+    return Cell.counted(round(sum(found)), items) if found else Cell()

@@ -9,17 +9,7 @@ from dataclasses import replace
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.threads import InThreads
 from llm_bench_fixtures.models.backends import BACKENDS
-from llm_bench_fixtures.report.tables.table import (
-    QUARTILES,
-    VARIANT,
-    Cell,
-    Column,
-    Section,
-    Table,
-    Tone,
-    latency_cell,
-    times_cell,
-)
+from llm_bench_fixtures.report.tables.table import QUARTILES, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.words.workload import describe_workload, times_words
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Run
@@ -36,8 +26,8 @@ def thread_sections(found: Sequence[InThreads], default: int) -> Iterator[Sectio
     """A row for each variant and number of threads; nothing without a sweep. default: the default number."""
     rows: list[tuple[Cell, ...]] = []
     for name, swept in _by_variant(found).items():
-        rows.append((Cell(name), Cell(value=default), latency_cell(swept[0].over), Cell("default")))
-        rows += ((Cell(name), Cell(value=one.threads), latency_cell(one.of), _speedup(one)) for one in swept)
+        rows.append((Cell(name), Cell(value=default), Cell.latency(swept[0].over), Cell("default")))
+        rows += ((Cell(name), Cell(value=one.threads), Cell.latency(one.of), _speedup(one)) for one in swept)
     if rows:
         note = f"{describe_workload(found[0].over)}. By default each variant computes in {count(default, 'thread')}."
         yield Section("Threads", Table(COLUMNS, tuple(rows)), f"On {note}")
@@ -81,4 +71,4 @@ def _by_variant(found: Iterable[InThreads]) -> Mapping[str, list[InThreads]]:
 def _speedup(one: InThreads) -> Cell:
     """The speed-up, marked where it is shown to be better or worse."""
     tone = Tone.BETTER if one.is_better else Tone.WORSE if one.is_worse else None
-    return replace(times_cell(one.found), tone=tone)
+    return replace(Cell.times(one.found), tone=tone)

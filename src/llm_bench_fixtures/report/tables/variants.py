@@ -12,11 +12,7 @@ from llm_bench_fixtures.answer.need import Standing
 from llm_bench_fixtures.answer.standings import Judged
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.by_variant import (
-    metric_figures,
-    table_by_variant,
-    variants_table,
-)
+from llm_bench_fixtures.report.tables.by_variant import metric_figures, table_by_variant, variants_table
 from llm_bench_fixtures.report.tables.table import (
     FLIP_METRICS,
     SUMMARY,
@@ -29,8 +25,6 @@ from llm_bench_fixtures.report.tables.table import (
     Tone,
     flip_cells,
     headline_speedup,
-    in_one_unit,
-    metric_column,
 )
 from llm_bench_fixtures.report.tables.tasks import task_sections
 from llm_bench_fixtures.report.words.quality import need_sentence
@@ -120,7 +114,7 @@ def _mean_over_records(run: Run, metric: Metric) -> Figures:
         of_records = [metric.of(record, variant) for record in run.records if record.variant == variant.id]
         values = [value for value in of_records if value is not None]
         found[variant.id] = Cell(value=statistics.fmean(values) if values else None)
-    return Figures(metric_column(metric), found)
+    return Figures(Column.of(metric), found)
 
 
 def _is_of_the_corpus(run: Run, metric: Metric) -> bool:
@@ -145,7 +139,7 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     asked = _asked(run)
     if asked:
-        columns = (Column(VARIANT), *(metric_column(CHOICE_METRICS[name]) for name in SHOWN_OF_CHOICES))
+        columns = (Column(VARIANT), *(Column.of(CHOICE_METRICS[name]) for name in SHOWN_OF_CHOICES))
         rows = tuple((Cell(variant.id), *_choice_cells(variant)) for variant in asked)
         flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
         note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
@@ -208,8 +202,8 @@ def _figures(meeting: Meeting, findings: Findings) -> Iterator[Figures]:
     for place, metric in enumerate(standings.applied.values()):
         found = {name: standings.judged[name][place] for name in meeting.ran}
         cells = {name: _cell(one) for name, one in found.items()}
-        column = replace(metric_column(metric), error_is="half of the 95 % interval")
-        yield Figures(in_one_unit(column, cells.values()), cells)
+        column = replace(Column.of(metric), error_is="half of the 95 % interval")
+        yield Figures(column.in_one_unit(cells.values()), cells)
 
 
 def _cell(one: Judged) -> Cell:
