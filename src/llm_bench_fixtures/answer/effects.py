@@ -41,13 +41,13 @@ def is_unclear(effects: Sequence[Effect]) -> bool:
     return not any(one.found.is_faster for one in effects) and any(one.found.is_unclear for one in effects)
 
 
-def effects_of_batches(seen: Evidence) -> list[Effect]:
+def of_batches(seen: Evidence) -> list[Effect]:
     """Each larger batch size over the smallest."""
     records = sorted(_of_one_variant(seen.run, "batch"), key=lambda record: record.facts.batch_size)
     return [_effect(seen, record, records[0]) for record in records[1:]]
 
 
-def effects_of_cache(seen: Evidence) -> list[Effect]:
+def of_cache(seen: Evidence) -> list[Effect]:
     """With the usual cache over without any."""
     by_cache = {record.facts.cache: record for record in _of_one_variant(seen.run, "cache")}
     if "dynamic" not in by_cache or "off" not in by_cache:
@@ -58,7 +58,7 @@ def effects_of_cache(seen: Evidence) -> list[Effect]:
     return [_effect(seen, dynamic, by_cache["off"])]
 
 
-def effects_of_padding(seen: Evidence) -> list[Effect]:
+def of_padding(seen: Evidence) -> list[Effect]:
     """Each batch that is padded at the left over the same prompts one by one."""
     records = [(record, record.facts) for record in _of_one_variant(seen.run, "padding")]
     singles = [record for record, facts in records if facts.batch_size == 1]
@@ -66,7 +66,7 @@ def effects_of_padding(seen: Evidence) -> list[Effect]:
     return [_effect(seen, record, singles[0]) for record in padded if singles]
 
 
-def effects_of_length(seen: Evidence) -> list[Effect]:
+def of_length(seen: Evidence) -> list[Effect]:
     """The shortest prompt over the longest."""
     records = sorted(_of_one_variant(seen.run, "prompt_length"), key=lambda record: record.facts.prompt_tokens)
     return [_effect(seen, records[0], records[-1])] if len(records) > 1 else []
@@ -144,12 +144,12 @@ def _is_burst(record: Record) -> bool:
     return sum(per_round(record, decode_s)) < LEAST_DECODE * sum(record.rounds_s)
 
 
-def undecided_effects(seen: Evidence) -> Iterator[str]:
+def undecided(seen: Evidence) -> Iterator[str]:
     """The names of those for which the rounds are too few."""
     topics = {
-        "batching": effects_of_batches,
-        "the KV cache": effects_of_cache,
-        "padding": effects_of_padding,
-        "longer prompts": effects_of_length,
+        "batching": of_batches,
+        "the KV cache": of_cache,
+        "padding": of_padding,
+        "longer prompts": of_length,
     }
     return (topic for topic, effects in topics.items() if is_unclear(effects(seen)))

@@ -32,11 +32,8 @@ from llm_bench_fixtures.results.folder import (
     PAGE_FILE,
     PLOTS,
     TABLE_FILE,
-    claim,
+    begun,
     forget_earlier,
-    held,
-    set_aside,
-    tracebacks_in,
     worth_of,
 )
 from llm_bench_fixtures.results.pooled import PooledRun
@@ -118,16 +115,6 @@ def _hearing_ctrl_c() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
-    """Claim the folder, set the report aside that is in it, and keep others out of it within. has_results: its
-    results.json is one that was read, and stays. Raises UnwritableFile."""
-    claim(folder)
-    with held(folder):
-        set_aside(folder, but=(RESULTS_FILE, *tracebacks_in(folder)) if has_results else ())
-        yield
 
 
 @dataclass(frozen=True)

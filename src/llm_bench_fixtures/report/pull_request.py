@@ -14,15 +14,7 @@ from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table
 from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.renderers.markdown import (
-    LIMIT_BYTES,
-    bullets,
-    cut,
-    escape,
-    folded,
-    markdown_table,
-    named,
-)
+from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.tables.by_variant import short_table
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
@@ -147,5 +139,5 @@ def _skipped(findings: Findings) -> Iterator[str]:
 
 
 def _about(findings: Findings) -> Iterator[str]:
-    yield from named(facts(findings.run))
+    yield from bullets(f"{name}: {value}" for name, value in facts(findings.run))
     yield from bullets([noise_footnote(findings), *speedup_footnotes(findings)])

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.variants import runs_charts
-from llm_bench_fixtures.report.files import Attempts, begun
+from llm_bench_fixtures.report.files import Attempts
 from llm_bench_fixtures.report.page.tables import PageTable, chips_of, glossary
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.runs import RUN, Runs, about_table, agreement_of_runs, notes, runs_table
 from llm_bench_fixtures.report.tables.table import Table
-from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE
+from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, begun
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 from llm_bench_fixtures.writing import write_whole

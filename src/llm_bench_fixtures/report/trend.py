@@ -11,23 +11,11 @@ from pathlib import Path
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, TrendFilter, TrendLine
+from llm_bench_fixtures.report import history
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.variants import numbered_looks
-from llm_bench_fixtures.report.history import (
-    ADVICE,
-    COMMIT_DIGITS,
-    NO_STEP,
-    Wording,
-    all_steps,
-    commit_cell,
-    header_of,
-    place_of,
-    run_name,
-    sentences_of,
-    table_of_runs,
-    time_cell,
-)
+from llm_bench_fixtures.report.history import Wording
 from llm_bench_fixtures.report.page.tables import Chip, PageTable
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
@@ -63,10 +51,10 @@ def render_trend(
     ]
     page = {
         "title": "Metrics over time",
-        "header": header_of(groups) + _what(chosen),
+        "header": history.header_of(groups) + _what(chosen),
         "warnings": [f"Not in it: {item.reason}" for item in unreadable],
-        "advice": ADVICE,
-        "sentences": sentences_of(groups, words) or [NO_STEP],
+        "advice": history.ADVICE,
+        "sentences": history.sentences_of(groups, words) or [history.NO_STEP],
         "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
         "sections": [_section(group, words, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
         "footnotes": list(_footnotes(storage)),
@@ -106,7 +94,7 @@ def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Seq
         text: links[run.provenance.commit]
         for run in group.runs
         if run.provenance.commit in links
-        for text in (place_of(run), commit_cell(run.provenance))
+        for text in (history.place_of(run), history.commit_cell(run.provenance))
     }
     steps = _step_table(group, words)
     return {
@@ -161,7 +149,7 @@ def _notes(group: Group, words: Wording, *, is_drawn: bool) -> Iterator[str]:
 
 
 def _step_table(group: Group, words: Wording) -> Table | None:
-    steps = all_steps([group])
+    steps = history.all_steps([group])
     names = ("variant", "metric", "change", "before", "after", "runs", "last run before", "first run after")
     rows = []
     for step in steps:
@@ -172,8 +160,8 @@ def _step_table(group: Group, words: Wording) -> Table | None:
             Cell(words.title(step.line.metric)),
             *(Cell(text, rank=rank) for text, rank in zip(texts, ranks, strict=True)),
             Cell(f"{step.before.runs}, {step.after.runs}"),
-            Cell(place_of(step.last_before)),
-            Cell(place_of(step.first_after)),
+            Cell(history.place_of(step.last_before)),
+            Cell(history.place_of(step.first_after)),
         ))  # fmt: skip
     columns = (Column(name, Notation.TEXT if place in (2, 3, 4) else None) for place, name in enumerate(names))
     return Table(tuple(columns), tuple(rows)) if rows else None
@@ -204,7 +192,7 @@ def _now(line: TrendLine, words: Wording) -> Cell:
 
 def _run_table(group: Group) -> Table:
     """The newest first, without what all runs share."""
-    table = table_of_runs((run.path.name, run) for run in reversed(group.runs))
+    table = history.table_of_runs((run.path.name, run) for run in reversed(group.runs))
     return table.with_columns(place for place, name in enumerate(table.names) if name not in SHARED)
 
 
@@ -264,8 +252,8 @@ def _line_series(
         run, shown = runs[position], with_unit(value, metric) if metric else three_digits(value)
         facts = (
             (metric.title if metric else line.metric, f"{shown} ({format_change(1 + change / 100)})"),
-            ("run", f"{run_name(run.path.name)}, {time_cell(run)}"),
-            ("commit", commit_cell(run.provenance)),
+            ("run", f"{history.run_name(run.path.name)}, {history.time_cell(run)}"),
+            ("commit", history.commit_cell(run.provenance)),
         )
         points.append(
             spec.Point(spec.exactly(position), spec.exactly(change), facts, links.get(run.provenance.commit, ""))
@@ -280,4 +268,4 @@ def _ticks(runs: Sequence[Heading]) -> Iterator[tuple[float, str]]:
     count = min(len(runs), MOST_TICKS)
     for position in sorted({round(index * (len(runs) - 1) / max(count - 1, 1)) for index in range(count)}):
         run = runs[position]
-        yield position, printable(run.provenance.commit[:COMMIT_DIGITS]) or f"{run.started:%Y-%m-%d}"
+        yield position, printable(run.provenance.commit[: history.COMMIT_DIGITS]) or f"{run.started:%Y-%m-%d}"

@@ -142,6 +142,16 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
         raise unwritable(folder, error) from error
 
 
+@contextmanager
+def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
+    """Claim the folder, set the report aside that is in it, and keep others out of it within. has_results: its
+    results.json is one that was read, and stays. Raises UnwritableFile."""
+    claim(folder)
+    with held(folder):
+        set_aside(folder, but=(RESULTS_FILE, *tracebacks_in(folder)) if has_results else ())
+        yield
+
+
 def put_back(folder: Path) -> bool:
     """Undo `set_aside`, for a run that wrote no report. Returns whether there was anything to put back."""
     earlier = folder / EARLIER

@@ -75,11 +75,6 @@ def bullets(sentences: Iterable[str]) -> Iterator[str]:
     return (f"- {escape(sentence)}" for sentence in sentences)
 
 
-def named(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A list of names and values."""
-    return (f"- {escape(name)}: {escape(value)}" for name, value in pairs)
-
-
 def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
     """The lines, shown to who clicks on the title. Nothing where there are none."""
     content = list(lines)

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_bench_fixtures.answer.effects import (
-    Effect,
-    effects_of_batches,
-    effects_of_cache,
-    effects_of_length,
-    effects_of_padding,
-    fastest_tokens,
-    is_unclear,
-    undecided_effects,
-    waiting_threads,
-)
+from llm_bench_fixtures.answer import effects
+from llm_bench_fixtures.answer.effects import Effect
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.tables.fit import fit_sentences
 from llm_bench_fixtures.report.tables.load import load_sentences
@@ -34,7 +25,7 @@ def takeaways(seen: Evidence) -> tuple[str, ...]:
 
 
 def _fast_tokens(seen: Evidence) -> Iterator[str]:
-    found = fastest_tokens(seen)
+    found = effects.fastest_tokens(seen)
     if found is not None:
         record, ratio = found
         own_s = _value(seen.run, record, "tpot_s")
@@ -45,7 +36,7 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
 
 
 def _contention(seen: Evidence) -> Iterator[str]:
-    found = waiting_threads(seen)
+    found = effects.waiting_threads(seen)
     if found is not None:
         own, shares = found
         each = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items())
@@ -57,10 +48,10 @@ def _contention(seen: Evidence) -> Iterator[str]:
 
 def _batch(seen: Evidence) -> Iterator[str]:
     """What the best batch size gives in throughput and costs in latency."""
-    effects = effects_of_batches(seen)
-    if not effects or is_unclear(effects):
+    found = effects.of_batches(seen)
+    if not found or effects.is_unclear(found):
         return
-    best = max(effects, key=lambda one: (one.found.is_faster, one.found.ratio))
+    best = max(found, key=lambda one: (one.found.is_faster, one.found.ratio))
     size, one = (facts.batch_size for facts in best.workloads)
     gives = f"On {best.of.variant}, batch {size} gives {times_words(best.found.ratio)} the throughput of batch {one}"
     if best.found.is_faster:
@@ -79,7 +70,7 @@ def _decode(seen: Evidence) -> Iterator[str]:
 
 def _cache(seen: Evidence) -> Iterator[str]:
     """What the KV cache saves, or costs."""
-    for one in effects_of_cache(seen):
+    for one in effects.of_cache(seen):
         facts = f"{describe_prompts(one.of)}, {one.of.facts.new_tokens} new"
         fast = f"{times_words(one.found.ratio)} as fast as without it ({facts})"
         if one.found.is_faster:
@@ -92,7 +83,7 @@ def _cache(seen: Evidence) -> Iterator[str]:
 
 def _padding(seen: Evidence) -> Iterator[str]:
     """A padded batch against the same prompts one by one."""
-    best = _largest(effects_of_padding(seen))
+    best = _largest(effects.of_padding(seen))
     if best is not None:
         facts = best.of.facts
         share = facts.padded_tokens / (facts.padded_tokens + facts.prompt_tokens)
@@ -104,7 +95,7 @@ def _padding(seen: Evidence) -> Iterator[str]:
 
 def _prompt_length(seen: Evidence) -> Iterator[str]:
     """What the longest prompt costs against the shortest."""
-    best = _largest(effects_of_length(seen))
+    best = _largest(effects.of_length(seen))
     if best is not None:
         short, long = (facts.prompt_tokens for facts in best.workloads)
         yield f"On {best.of.variant}, {long} prompt tokens take {times_words(best.found.ratio)} as long as {short}."
@@ -112,14 +103,14 @@ def _prompt_length(seen: Evidence) -> Iterator[str]:
 
 def _too_few_rounds(seen: Evidence) -> Iterator[str]:
     """What is unknown, which is not to be taken for "none"."""
-    topics = list(undecided_effects(seen))
+    topics = list(effects.undecided(seen))
     if topics:
         yield f"Too few rounds to tell the effect of {', '.join(topics)}."
 
 
-def _largest(effects: list[Effect]) -> Effect | None:
+def _largest(found: list[Effect]) -> Effect | None:
     """The largest gain that may be claimed."""
-    return max((one for one in effects if one.found.is_faster), key=lambda one: one.found.ratio, default=None)
+    return max((one for one in found if one.found.is_faster), key=lambda one: one.found.ratio, default=None)
 
 
 def _value(run: Run, record: Record, name: str) -> float:
