@@ -226,8 +226,7 @@ def test_a_load_of_many_requests_is_known_to_be_too_large(monkeypatch: pytest.Mo
     """Its requests are raw data, too, and were not counted."""
     point = LoadPoint("test_load[1]", "endpoint", 1.0, 100.0, 8, 8, 1.0, 0.1, (Request(0.0, 0.0),) * 100)
     stored = stored_json(replace(make_run([make_record()]), loads=(point,)), raw=False)
-    for module in ("results.storage", "history.saved"):
-        monkeypatch.setattr(f"llm_bench_fixtures.{module}.MOST_BYTES", 20_000)
+    monkeypatch.setattr("llm_bench_fixtures.results.storage.MOST_BYTES", 20_000)
     assert "no run has more than" in fault_of_stored(stored)
 
 
@@ -242,8 +241,7 @@ def test_what_will_be_too_large_to_be_read_is_known_when_it_is_saved(
     path = tmp_path / "0001_a.json"
     path.write_text(json.dumps(stored, indent=4), encoding="utf-8")
     assert fault_of_stored(stored) == ""
-    for module in ("results.storage", "history.saved"):
-        monkeypatch.setattr(f"llm_bench_fixtures.{module}.MOST_BYTES", 50_000)
+    monkeypatch.setattr("llm_bench_fixtures.results.storage.MOST_BYTES", 50_000)
     fault = fault_of_stored(stored)
     assert bool(fault) is raw
     if raw:

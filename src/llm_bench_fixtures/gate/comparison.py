@@ -8,19 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.gate import margins
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
-from llm_bench_fixtures.gate.margins import (
-    BY_ITSELF,
-    TimingNoise,
-    has_own_noise,
-    machine_slowdown,
-    mean_slowdown,
-    quality_margin,
-    questions_obstacle,
-    samples_obstacle,
-    tasks_obstacle,
-)
 from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
@@ -84,8 +74,8 @@ class _Comparer:
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
         self._before = {record.test: record for record in base.records}
         self._pairs = list(self._measured_pairs())
-        self._noise = TimingNoise((noise_floor(base), noise_floor(head)), len(self._pairs))
-        self._slowdown = mean_slowdown((after.probe_s, before.probe_s) for before, after in self._pairs)
+        self._noise = margins.TimingNoise((noise_floor(base), noise_floor(head)), len(self._pairs))
+        self._slowdown = margins.mean_slowdown((after.probe_s, before.probe_s) for before, after in self._pairs)
         self._ran_before = [_tests_before(run) for run in (base, head)]
         self._speedups = speedup_changes(self._speedup_pairs(), head.reference)
 
@@ -126,7 +116,7 @@ class _Comparer:
     def _of_records(self, before: Record, after: Record) -> Iterator[Judgement]:
         """The metrics of one test that are its own."""
         base, head = _record_metrics(self._base, before), _record_metrics(self._head, after)
-        slowdown = machine_slowdown(after.probe_s, before.probe_s) or 1.0
+        slowdown = margins.machine_slowdown(after.probe_s, before.probe_s) or 1.0
         other_workload = "" if before.digest == after.digest else "another workload than the baseline's"
         ran_before = zip(self._ran_before, (before, after), strict=True)
         was, now = ((tests[one.test], one.is_after_scoring) for tests, one in ran_before)
@@ -176,11 +166,11 @@ class _Comparer:
                 continue
             base, head = variant_metrics(before), variant_metrics(after)
             for metric in self._present(base, head):
-                margin = quality_margin(metric, before, after)
+                margin = margins.quality_margin(metric, before, after)
                 values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0)
                 is_quality = metric.name in {**before.quality, **after.quality}
                 obstacle = self._quality_obstacle(metric) if is_quality else ""
-                other_sample = samples_obstacle(metric, before, after, references) if is_quality else ""
+                other_sample = margins.samples_obstacle(metric, before, after, references) if is_quality else ""
                 judged = [
                     self._judged(
                         after.id,
@@ -204,11 +194,12 @@ class _Comparer:
 
     def _quality_obstacle(self, metric: Metric) -> str:
         """Why a metric of quality can't be compared; "" where it can."""
-        is_by_itself = metric.name in BY_ITSELF or metric.name in self._of_tasks
+        is_by_itself = metric.name in margins.BY_ITSELF or metric.name in self._of_tasks
         if not is_by_itself and self._base.reference != self._head.reference:
             return self._reference_obstacle()
         origins = self._base.provenance, self._head.provenance
-        return questions_obstacle(metric, *origins) or tasks_obstacle(metric, *origins) or self._obstacle(Kind.QUALITY)
+        of_questions = margins.questions_obstacle(metric, *origins) or margins.tasks_obstacle(metric, *origins)
+        return of_questions or self._obstacle(Kind.QUALITY)
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)
@@ -229,7 +220,7 @@ class _Comparer:
             margin = beyond(rule, values.margin) if metric.name == SPEEDUP else values.margin
             verdict = judge(metric.direction, rule, values.base, level, margin)
         slowdown = values.slowdown if metric.unit in CLOCKED else 1.0
-        known = values.margin if has_own_noise(metric) else math.inf
+        known = values.margin if margins.has_own_noise(metric) else math.inf
         return Judgement(subject, metric, rule, verdict, values.base, values.head, slowdown, known, reason)
 
     def _obstacle(self, kind: Kind) -> str:

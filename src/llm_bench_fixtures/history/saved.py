@@ -18,21 +18,8 @@ from typing import Annotated, Any, Generic
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, InvalidSetting, NotOurResults
+from llm_bench_fixtures.results import storage
 from llm_bench_fixtures.results.record import MOST_RECORDS, Blessing, Record, RecordT, Run
-from llm_bench_fixtures.results.storage import (
-    MOST_BYTES,
-    Schema,
-    check_schema,
-    check_version,
-    decode,
-    faults_of_record,
-    faults_of_run,
-    faults_of_size,
-    read_bytes,
-    record_to_json,
-    refuse,
-    run_to_json,
-)
 from llm_bench_fixtures.results.table import metric_values
 from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import write_whole
@@ -62,7 +49,7 @@ def read_saved_run(path: Path) -> Run:
     Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
     """
     run = read_run_of(path, Record)
-    refuse(path, chain.from_iterable(map(faults_of_record, run.records)))
+    storage.refuse(path, chain.from_iterable(map(storage.faults_of_record, run.records)))
     return run
 
 
@@ -78,24 +65,24 @@ def read_run_of(path: Path, record: type[RecordT]) -> Run[RecordT]:
 
     Raises UnreadableResults.
     """
-    run = replace(_decode_run(read_bytes(path), path, record), source=str(path))
-    refuse(path, faults_of_run(run))
+    run = replace(_decode_run(storage.read_bytes(path), path, record), source=str(path))
+    storage.refuse(path, storage.faults_of_run(run))
     return run
 
 
 def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> Run[RecordT]:
     """The run in either kind of file."""
     try:
-        stored = decode(data, _Stored[record], path)  # type: ignore[valid-type]
+        stored = storage.decode(data, _Stored[record], path)  # type: ignore[valid-type]
         if stored.schema is not None or stored.benchmarks is None:
-            check_schema(data, path)
-            return decode(data, Run[record], path)  # type: ignore[valid-type]
+            storage.check_schema(data, path)
+            return storage.decode(data, Run[record], path)  # type: ignore[valid-type]
     except DamagedResults:
         _check_kind(data, path)  # where that is the reason, it says more than which field is missing
         raise
     if stored.llm_bench is None:
         raise _without_benchmarks(path)
-    check_version(stored.llm_bench.version, path)
+    storage.check_version(stored.llm_bench.version, path)
     measured = (benchmark.extra_info.llm_bench for benchmark in stored.benchmarks)
     records = (*(one for one in measured if one is not None), *stored.llm_bench.records)
     return replace(stored.llm_bench, records=records)
@@ -104,15 +91,15 @@ def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> Run[RecordT]:
 def _check_kind(data: bytes, path: Path) -> None:
     """Raise UnreadableResults where no run of ours is in the file, or one of another version than this reads."""
     try:
-        head = decode(data, _Head, path)
+        head = storage.decode(data, _Head, path)
     except DamagedResults:  # a list, say
         head = _Head()
     if head.schema is not None or head.benchmarks is None:
-        check_schema(data, path)
+        storage.check_schema(data, path)
     elif head.llm_bench is None:
         raise _without_benchmarks(path)
     else:
-        check_version(head.llm_bench.version, path)
+        storage.check_version(head.llm_bench.version, path)
 
 
 def _without_benchmarks(path: Path) -> NotOurResults:
@@ -124,14 +111,14 @@ def to_stored(output_json: dict[str, Any], run: Run) -> None:
 
     Raw data is kept where pytest-benchmark keeps its own: in --benchmark-json, and with --benchmark-save-data.
     """
-    rest = {record.test: record_to_json(record, run.variant(record.variant)) for record in run.records}
+    rest = {record.test: storage.record_to_json(record, run.variant(record.variant)) for record in run.records}
     for benchmark in output_json["benchmarks"]:
         record = rest.pop(benchmark["fullname"], None)
         if record is not None:
             keeps_raw = "data" in benchmark["stats"]
             kept = record if keeps_raw else {name: value for name, value in record.items() if name not in RAW}
             benchmark["extra_info"] = {**benchmark["extra_info"], EXTRA: kept}
-    output_json[EXTRA] = {**run_to_json(replace(run, records=())), "records": list(rest.values())}
+    output_json[EXTRA] = {**storage.run_to_json(replace(run, records=())), "records": list(rest.values())}
     others = {name: section for name, section in output_json.items() if name != EXTRA}
     output_json.update(well_formed(others))  # names of tests, of parameters and of the project's folder
 
@@ -142,10 +129,10 @@ def fault_of_stored(output_json: dict[str, Any]) -> str:
 
     It is only written out to count where it has so many times that this can be.
     """
-    if _raw_values(output_json) < MOST_BYTES // LONGEST_VALUE:
+    if _raw_values(output_json) < storage.MOST_BYTES // LONGEST_VALUE:
         return ""
     text = json.dumps(output_json, indent=4, default=str)
-    return next(faults_of_size(len(text), text.count(",") + 1), "")
+    return next(storage.faults_of_size(len(text), text.count(",") + 1), "")
 
 
 def _raw_values(output_json: Mapping[str, Any]) -> int:
@@ -165,7 +152,7 @@ class _Head(msgspec.Struct):
     """The fields that tell whether the rest can be read."""
 
     schema: Any = None
-    llm_bench: Schema | None = None
+    llm_bench: storage.Schema | None = None
     benchmarks: list[_Unread] | None = None
 
 
@@ -195,7 +182,7 @@ def bless(path: Path, reason: str) -> Run:
     if not reason.strip():
         raise InvalidSetting("a run is blessed for a reason: say which")
     run = read_saved_run(path)
-    data = decode(read_bytes(path), dict, path)
+    data = storage.decode(storage.read_bytes(path), dict, path)
     blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
     data.get(EXTRA, data)["blessing"] = asdict(blessing)
     write_whole(path, json.dumps(well_formed(data), indent=4))

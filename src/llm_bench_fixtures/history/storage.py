@@ -11,14 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from llm_bench_fixtures.errors import (
-    AmbiguousRun,
-    InvalidSetting,
-    RunNotFound,
-    StorageNotFound,
-    UnreadableResults,
-    indented,
-)
+from llm_bench_fixtures import errors
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.reading import listed, refusal
@@ -50,7 +43,7 @@ def find_storage(given: str | None, start: Path) -> Path:
     for folder in (start, *start.parents):
         if run_files(folder / FOLDER):
             return folder / FOLDER
-    raise StorageNotFound(
+    raise errors.StorageNotFound(
         f"no saved runs: looked for a {FOLDER} folder that holds some in {start} and the folders above it. "
         "Save one with pytest --benchmark-autosave, or name the folder with --storage."
     )
@@ -59,16 +52,17 @@ def find_storage(given: str | None, start: Path) -> Path:
 def _given_storage(given: str) -> Path:
     path = given.removeprefix("file://")
     if "://" in path:
-        raise InvalidSetting(f"{given}: only runs in a folder can be read, given as a path or file://PATH")
+        raise errors.InvalidSetting(f"{given}: only runs in a folder can be read, given as a path or file://PATH")
     storage = parse_path(path)
     if why := refusal(storage):
-        raise InvalidSetting(f"the folder of saved runs {given!r} {why}")
+        raise errors.InvalidSetting(f"the folder of saved runs {given!r} {why}")
     try:
         is_folder = storage.is_dir()
     except OSError as error:  # a name that is too long
-        raise InvalidSetting(f"the folder of saved runs {given!r}: {error}") from error
+        raise errors.InvalidSetting(f"the folder of saved runs {given!r}: {error}") from error
     if not is_folder:
-        raise StorageNotFound(f"there is no folder {storage}. Save a run there with pytest --benchmark-storage {given}")
+        how = f"Save a run there with pytest --benchmark-storage {given}"
+        raise errors.StorageNotFound(f"there is no folder {storage}. {how}")
     return storage
 
 
@@ -81,7 +75,7 @@ def run_files(storage: Path) -> list[Path]:
     try:
         return sorted(listed(path for path in found if path.is_file()), key=_order)
     except TimeoutError as error:
-        raise UnreadableResults(f"{storage}: {error}") from error
+        raise errors.UnreadableResults(f"{storage}: {error}") from error
 
 
 def _order(path: Path) -> tuple[str, int, str]:
@@ -96,25 +90,25 @@ def select_run(storage: Path | None, text: str, other_than: Path | None = None) 
     RunNotFound, AmbiguousRun, UnreadableResults where a newer file can't be read, and InvalidSetting for an empty name.
     """
     if not text:
-        raise InvalidSetting("the name of a run can't be empty")
+        raise errors.InvalidSetting("the name of a run can't be empty")
     given = None if _is_number(text) else _given_file(text)
     if given is not None:
         return given
     what = f"a folder without {RESULTS_FILE}" if _is_folder(text) else "no file"
     if storage is None:
-        raise RunNotFound(
+        raise errors.RunNotFound(
             f"no run {text!r}: it is {what}{_runs_inside(text)}, and there is no {FOLDER} folder to look in for saved "
             "runs. Save one with pytest --benchmark-autosave, or name the folder with --storage"
         )
     files = run_files(storage)
     found = _find(files, text, other_than)
     if len(found) > 1:
-        raise AmbiguousRun(text, storage, _names(found, storage))
+        raise errors.AmbiguousRun(text, storage, _names(found, storage))
     if found:
         return found[0]
-    raise RunNotFound(
+    raise errors.RunNotFound(
         f"no run {text!r}: it is {what}{_runs_inside(text)}, and no number, name, branch or commit of the {len(files)} "
-        f"runs in {storage}:\n{indented(_names(files, storage))}"
+        f"runs in {storage}:\n{errors.indented(_names(files, storage))}"
     )
 
 
@@ -129,16 +123,16 @@ def _given_file(text: str) -> Path | None:
     try:
         path = parse_path(text)
         if why := refusal(path):
-            raise UnreadableResults(f"{path} {why}")
+            raise errors.UnreadableResults(f"{path} {why}")
         return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
-    except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
+    except (OSError, errors.InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
         return None
 
 
 def _is_folder(text: str) -> bool:
     try:
         return parse_path(text).is_dir()
-    except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
+    except (OSError, errors.InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
         return False
 
 
@@ -201,9 +195,9 @@ def _newest(files: Iterable[Path], text: str, other_than: Path | None) -> list[P
 def _refuse_newer(text: str, found: Sequence[Path], unreadable: Iterable[Unreadable]) -> None:
     newer = [one.reason for one in unreadable if not any(_is_older(one.path, path) for path in found)]
     if newer:
-        raise UnreadableResults(
+        raise errors.UnreadableResults(
             f"can't tell which run is {text!r}: {'newer files' if len(newer) > 1 else 'a newer file'} can't be read:\n"
-            f"{indented(first_few(newer))}\nName a run by its file or number, or remove what is damaged."
+            f"{errors.indented(first_few(newer))}\nName a run by its file or number, or remove what is damaged."
         )
 
 

@@ -15,17 +15,8 @@ from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Standings, standings_for
+from llm_bench_fixtures.report.words import quality
 from llm_bench_fixtures.report.words.measured import speedup_words
-from llm_bench_fixtures.report.words.quality import (
-    limit_words,
-    near_lossless_sentence,
-    need_sentence,
-    not_admitted_words,
-    not_applied_sentences,
-    quality_in_short,
-    quality_words,
-    why_not_admitted,
-)
 from llm_bench_fixtures.report.words.workload import headline_prompts, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
@@ -130,7 +121,7 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
         f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
-    notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), near_lossless_sentence(seen.run)]
+    notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
     return Answer(
         lines=tuple(_lines(picks, rivals, seen, standings, meeting)),
         need=need,
@@ -183,7 +174,7 @@ def _lines(
     """Who meets the need; then one for as many readers as have the same answer, in the readers' order, each with what
     is faster."""
     is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
-    if (is_unmet or not meeting.standings.need.is_of_quality) and (who := need_sentence(meeting)):
+    if (is_unmet or not meeting.standings.need.is_of_quality) and (who := quality.need_sentence(meeting)):
         yield who
     if nothing := _why_nothing(seen):
         yield nothing
@@ -266,7 +257,7 @@ def _admitted(standings: Standings) -> str:
 def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str]:
     """What the readers gain, and what it costs: quality; for whom speed matters memory, else speed."""
     yield from (gain_words(pick.choice(name), pick, seen.run.reference) for pick in served)
-    yield quality_in_short(seen.run, name)
+    yield quality.quality_in_short(seen.run, name)
     readers = {pick.reader for pick in served}
     if served[0].reader is Reader.MEMORY and Reader.LATENCY not in readers:
         yield from _speed(name, seen)
@@ -311,7 +302,7 @@ def _gain_in_figures(pick: Pick, seen: Evidence) -> str:
 
 def _costs(pick: Pick, seen: Evidence) -> Iterator[str]:
     name = pick.best.variant
-    yield quality_words(seen.run, name)
+    yield quality.quality_words(seen.run, name)
     if pick.reader is Reader.MEMORY:
         yield from _speed(name, seen)
     else:
@@ -369,7 +360,7 @@ def _rejection(found: Sequence[_Rival], standings: Standings) -> str:
     name = found[0][1].variant
     gains = " and ".join(_rivals_gain(*one, standings.run.reference) for one in found)
     variant = standings.run.variant(name)
-    why = not_admitted_words(variant, standings) if variant else ""
+    why = quality.not_admitted_words(variant, standings) if variant else ""
     return f"{name} {gains}, {why}."
 
 
@@ -420,14 +411,14 @@ def _why_untold(reader: Reader, seen: Evidence) -> str:
 def _limit_notes(standings: Standings) -> Iterator[str]:
     if standings.applied:
         limits = ", ".join(map(str, standings.applied))
-        yield f"Recommended: variants with {limit_words(standings)} ({limits}; change it with --llm-need)."
-    yield from not_applied_sentences(standings)
+        yield f"Recommended: variants with {quality.limit_words(standings)} ({limits}; change it with --llm-need)."
+    yield from quality.not_applied_sentences(standings)
 
 
 def _beyond_limit(standings: Standings) -> Iterator[Remark]:
     for variant in standings.run.variants:
         if variant.status is Status.MEASURED and not standings.admits(variant):
-            yield Remark(variant.id, why_not_admitted(variant, standings, "it"))
+            yield Remark(variant.id, quality.why_not_admitted(variant, standings, "it"))
 
 
 def _not_worth_title(seen: Evidence) -> str:
