@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "answer-drops-what-wins-in-batches",
-        "answer/drawbacks.py",
+        "answer/picks.py",
         "in_batches is not None and in_batches.is_faster",
         "in_batches is None",
         "tests/report/words/test_answer_words.py",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "other-corpus-is-judged",
-        "history/fingerprint.py",
+        "history/together.py",
         '"corpus": frozenset({Kind.QUALITY})',
         '"corpus": frozenset()',
         "tests/gate/test_comparison.py",
