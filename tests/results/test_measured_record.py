@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_factory import QUALITY, make_block_record, make_record, make_variant, make_workload
+from run_factory import QUALITY, make_record, make_variant, make_workload
 
+from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.measured_record import MeasuredRecord, with_metrics
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Status
@@ -48,17 +49,32 @@ def test_a_copy_has_them_too(copied: Any) -> None:
     assert record.latency_s == 0.5
 
 
+UNSEEN = make_record(
+    work=Work(
+        prompt_tokens=64,
+        new_tokens=16,
+        batches=1,
+        forward_passes=None,
+        prefill_flops=None,
+        decode_flops=None,
+        flops_reason="an unknown architecture",
+        weight_bytes_read=None,
+        cache_bytes=None,
+        cache_bytes_read=None,
+        output_digest="",
+        passes_reason="transformers alone is seen",
+    )
+)
 NOT_TIMED = make_record(status=Status.NOT_MEASURED, rounds_s=(), batches_s=())
 ABSENT: dict[str, tuple[str, Any, Any, str]] = {
     "no metric": ("latncy_s", make_record(), VARIANT, "there is no such metric. It has latency_s, "),
     "no value of a project's own": ("mine", make_record(), VARIANT, "it is so many. It has latency_s, "),
-    "one token": ("tpot_s", make_record(workload=ONE_TOKEN), VARIANT, "it generated one token for each prompt"),
-    "one round": ("latency_stddev_s", make_record(rounds_s=(1.0,)), VARIANT, "rounds: 1 (it is sample standard"),
-    "no blocks": ("speedup", make_record(), VARIANT, "the reference was not measured next to it (it is "),
-    "too few blocks": ("speedup", make_block_record(reference_s=(1.0, 2.0)), VARIANT, "rounds: 2 (it is "),
-    "no accelerator": ("cuda_max_allocated_bytes", make_record(), VARIANT, "the model doesn't run on CUDA"),
-    "no counter": ("tokens_per_joule", make_record(), VARIANT, "no counter of joules could be read"),
-    "no limits": ("mfu", make_record(), VARIANT, "the machine's limits for this variant were not measured"),
+    "one token": ("tpot_s", make_record(workload=ONE_TOKEN), VARIANT, "it is (last token - first token) / "),
+    "one round": ("latency_stddev_s", make_record(rounds_s=(1.0,)), VARIANT, "it is sample standard deviation of the "),
+    "no blocks": ("speedup", make_record(), VARIANT, "it is the reference's latency / latency, for each pair of "),
+    "no accelerator": ("cuda_max_allocated_bytes", make_record(), VARIANT, "it is torch.cuda.max_memory_allocated "),
+    "no counts": ("forward_passes", UNSEEN, VARIANT, "transformers alone is seen (it is calls of the model in a round"),
+    "no FLOPs": ("decode_flops", UNSEEN, VARIANT, "an unknown architecture (it is prefill_flops' count, "),
     "random weights": ("perplexity", make_record(), make_variant(quality={}, quality_note="random weights"), "random"),
     "the reference's own divergence": ("kld_max", make_record(), VARIANT, "quality is compared with the reference"),
     "nothing timed": ("latency_s", NOT_TIMED, VARIANT, "nothing is timed under --benchmark-disable, nor in pytest-"),
@@ -106,7 +122,7 @@ def test_what_needs_no_quality_scores_nothing() -> None:
     unscored = Unscored()
     record = unscored.record
     assert (record.latency_s, record.metrics["latency_s"]) == (0.5, 0.5)
-    with pytest.raises(AttributeError, match="the model doesn't run on CUDA"):
+    with pytest.raises(AttributeError, match="no cuda_max_allocated_bytes: it is "):
         _ = record.cuda_max_allocated_bytes
     assert "latency_s" in dir(record)
     assert "Record" in repr(record)

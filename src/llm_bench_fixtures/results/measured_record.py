@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Generic, TypeVar
 
-from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, Unit
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.table import metric_values
 
 NOT_TIMED = "nothing is timed under --benchmark-disable, nor in pytest-xdist's workers"
-ONE_TOKEN = "it generated one token for each prompt, so that there is no decode"
 NOT_SCORED = (
     "quality is compared with the reference's: those of the reference itself, and what none was measured of, are not "
     "there"
@@ -116,54 +115,8 @@ def why_absent(metric: Metric, record: Record, variant: VariantResult) -> str:
         return NOT_TIMED
     if metric.kind is Kind.QUALITY:
         return variant.quality_note or NOT_SCORED
-    reasons = (reason(record, variant) for names, reason in REASONS if metric.name in names)
-    known = next(filter(None, reasons), "")
-    return f"{known} (it is {metric.formula})" if known else f"it is {metric.formula}"
-
-
-def _one_token(record: Record, _: VariantResult) -> str:
-    workload = record.workload
-    return ONE_TOKEN if workload is not None and workload.new_tokens == workload.prompts else ""
-
-
-def _few_rounds(record: Record, _: VariantResult) -> str:
-    return f"rounds: {len(record.rounds_s)}"
-
-
-def _no_reference(record: Record, _: VariantResult) -> str:
-    return _few_rounds(record, _) if record.reference_s else "the reference was not measured next to it"
-
-
-def _unseen_passes(record: Record, _: VariantResult) -> str:
-    return record.work.passes_reason or record.work.cache_reason if record.work else ""
-
-
-def _uncounted_flops(record: Record, _: VariantResult) -> str:
-    return record.work.flops_reason if record.work else ""
-
-
-def _no_limits(_: Record, variant: VariantResult) -> str:
-    is_known = variant.read_bytes_per_s and variant.matmul_flops_per_s
-    return "" if is_known else "the machine's limits for this variant were not measured"
-
-
-def _no_cuda(record: Record, _: VariantResult) -> str:
-    has_cuda = record.memory is not None and record.memory.cuda_allocated_bytes is not None
-    return "" if has_cuda else "the model doesn't run on CUDA"
-
-
-def _no_energy(record: Record, _: VariantResult) -> str:
-    return "" if record.energy_j else "no counter of joules could be read"
-
-
-# The first reason that holds is told.
-REASONS: tuple[tuple[tuple[str, ...], Callable[[Record, VariantResult], str]], ...] = (
-    (("tpot_s", "itl_p50_s", "itl_p90_s", "itl_p99_s", "decode_tokens_per_s", "roofline_tpot_s", "mbu"), _one_token),
-    (("latency_stddev_s", "latency_iqr_s", "latency_cv", "latency_low_s", "latency_high_s"), _few_rounds),
-    (("speedup", "speedup_low", "speedup_high"), _no_reference),
-    (("forward_passes", "cache_bytes", "cache_bytes_read", "state_bytes", "mbu"), _unseen_passes),
-    (("prefill_flops", "decode_flops", "mfu", "roofline_ttft_s", "roofline_tpot_s"), _uncounted_flops),
-    (("mbu", "mfu", "roofline_ttft_s", "roofline_tpot_s"), _no_limits),
-    (("cuda_max_allocated_bytes", "cuda_max_reserved_bytes"), _no_cuda),
-    (("energy_j", "tokens_per_joule"), _no_energy),
-)
+    work = record.work
+    noted = ""
+    if metric.kind is Kind.EXACT and work is not None:
+        noted = work.flops_reason if metric.unit is Unit.FLOPS else work.passes_reason or work.cache_reason
+    return f"{noted} (it is {metric.formula})" if noted else f"it is {metric.formula}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.report.renderers.markdown import bullets, escape, escape_html, folded, markdown_table, named
+from llm_bench_fixtures.report.renderers.markdown import bullets, escape, escape_html, folded, markdown_table
 from llm_bench_fixtures.report.tables.table import Table
 
 
@@ -82,7 +82,6 @@ def test_a_table() -> None:
 
 def test_lists() -> None:
     assert list(bullets(["a", "# b"])) == ["- a", "- \\# b"]
-    assert list(named([("*n*", "- v")])) == ["- \\*n\\*: \\- v"]
 
 
 def test_what_is_folded_has_blank_lines_around_it() -> None:

@@ -95,7 +95,8 @@ TOKENS: tuple[Metric, ...] = (
         title="Decode throughput",
         column="decode tokens/s",
         formula=(
-            "tokens after the first of all prompts / summed seconds of the batches from their first to their last token"
+            "tokens after the first of all prompts / summed seconds of the batches from their first to their last "
+            "token; none for one token"
         ),
         source="optimum-benchmark",
         value=_median(prefill_decode.decode_tokens_per_s),
