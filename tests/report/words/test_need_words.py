@@ -92,8 +92,12 @@ def test_where_nothing_meets_it_what_comes_nearest_is_told_with_by_how_much() ->
     assert answer.untold[0] == "No answer for the lowest latency: no variant is shown to meet the need."
 
 
-def test_why_others_do_not_meet_it_stands_in_a_list() -> None:
+def test_what_it_costs_and_why_others_do_not_meet_it_stands_in_lists() -> None:
     lists = dict(found("memory<=60MB").answer.lists)
+    (meets,) = lists["Meet the need, lowest latency first"]
+    assert meets.variant == "half"
+    assert meets.text.startswith("512 ms on one prompt of 64 tokens, 2.00× (")
+    assert meets.text.endswith(") as fast as fp32, 50.0 MB of memory, near-lossless")
     others = {one.variant: one.text for one in lists["Not recommended under the need"]}
     assert others == {
         "fp32": "does not meet it (peak memory 100 MB (96.0 MB to 104 MB), limit 60 MB)",

@@ -12,12 +12,12 @@ from llm_bench_fixtures.answer.headline import compared_records
 from llm_bench_fixtures.answer.meeting import Meeting, meeting_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
 from llm_bench_fixtures.answer.noise import disturbance
-from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks_of
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Standings, standings_for
 from llm_bench_fixtures.report.words import quality
 from llm_bench_fixtures.report.words.measured import speedup_words
-from llm_bench_fixtures.report.words.workload import headline_prompts, times_words
+from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status
@@ -94,7 +94,7 @@ class Answer:
     untold: tuple[str, ...]
     """For whom there is no recommendation, and who is not compared, with the reasons; in sentences."""
     lists: tuple[tuple[str, tuple[Remark, ...]], ...]
-    """What is not worth using and what doesn't keep the limits, each under its title; without those that are
+    """What is not worth using, what meets the need and what doesn't, each under its title; without those that are
     empty."""
     notes: tuple[str, ...]
     """How the limits were applied, and what the figures of quality can't tell; in sentences."""
@@ -119,6 +119,7 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
     recommendations = tuple(_recommendations(picks, rivals, seen, standings))
     lists = {
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
+        f"Meet {need.title}, {need.want} first": () if need.is_of_quality else tuple(_meeting(meeting, seen)),
         f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
     notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
@@ -413,6 +414,27 @@ def _limit_notes(standings: Standings) -> Iterator[str]:
         limits = ", ".join(map(str, standings.applied))
         yield f"Recommended: variants with {quality.limit_words(standings)} ({limits}; change it with --llm-need)."
     yield from quality.not_applied_sentences(standings)
+
+
+def _meeting(meeting: Meeting, seen: Evidence) -> Iterator[Remark]:
+    """What it costs to meet the need with each variant that does."""
+    for name in meeting.meets:
+        yield Remark(name, ", ".join(_cost(name, seen)))
+
+
+def _cost(name: str, seen: Evidence) -> Iterator[str]:
+    """Its latency, throughput, memory and quality, as far as they are known."""
+    record, batched, peaks = seen.common.get(name), seen.largest_batch.get(name), peaks_of(seen, memory_metric(seen))
+    if record is not None:
+        yield f"{format_seconds(record.median_s)} on {describe_prompts(record)}"
+    if name != seen.run.reference:
+        yield from _speed(name, seen)
+    if batched is not None and batched.workload is not None and batched.tokens_per_s:
+        yield f"{three_digits(batched.tokens_per_s)} tokens/s at batch {batched.workload.batch_size}"
+    if name in peaks:
+        yield f"{format_bytes(peaks[name].shown)} of {'memory' if memory_metric(seen) in PEAKS else 'weights'}"
+    if name != seen.run.reference:
+        yield quality.quality_in_short(seen.run, name)
 
 
 def _beyond_limit(standings: Standings) -> Iterator[Remark]:
