@@ -264,6 +264,14 @@ def test_the_first_cache_that_they_ran_with_decides() -> None:
     assert headline.largest_batch["v0"].case == "batch of 4, cache static"
 
 
+def test_a_cache_that_only_the_reference_can_run_with_decides_nothing() -> None:
+    """Bug: the answer went by the suite's prompts where ONNX Runtime has no static cache."""
+    records = [own("fp32", "one at a time, cache static", cache="static")]
+    records += [own(name, "one at a time") for name in ("fp32", "v0")]
+    headline = headline_of(make_run(records, provenance=make_provenance(prompts="mine.jsonl")))
+    assert [one.case for one in headline.cases["v0"]] == ["one at a time"]
+
+
 def test_a_scenario_that_is_called_own_decides_nothing_by_its_name() -> None:
     lengths = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64)]
     records = [own(name, "mine") for name in ("fp32", "v0")]

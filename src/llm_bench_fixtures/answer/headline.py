@@ -46,10 +46,10 @@ def headline_of(run: Run) -> Headline:
     records = [record for record in compared_records(run) if record.workload is not None]
     by_digest = _by_digest(records)
     own = [record for record in records if record.scenario == OWN] if run.provenance.prompts else []
-    own = [one for one in own if one.facts.cache == own[0].facts.cache]  # the first of --llm-cache
-    alone, batches = ([one for one in own if (one.facts.batch_size > 1) is many] for many in (False, True))
     plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(one.facts)]
     settled = {_test(one) for one in (*run.records, *records) if one.status is not Status.NOT_REACHED}
+    own = _of_one_cache(own, by_digest)
+    alone, batches = ([one for one in own if (one.facts.batch_size > 1) is many] for many in (False, True))
     lengths = _one_at_a_time(alone, by_digest, settled) or _one_at_a_time(plain, by_digest, settled)
     shown = lengths[(len(lengths) - 1) // 2] if lengths else max(by_digest.values(), key=_suitability, default={})
     pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
@@ -92,6 +92,15 @@ def _turns_in_one_run(reference: str, record: Record) -> Record:
         reference_waited_s=record.reference_waited_s,
         expected_variance=record.expected_variance,
     )
+
+
+def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
+    """Those of the first cache of --llm-cache that two variants ran with."""
+    by_cache: dict[str, list[Record]] = defaultdict(list)
+    for one in own:
+        by_cache[one.facts.cache].append(one)
+    compared = (of for of in by_cache.values() if any(len(by_digest[one.facts.digest]) > 1 for one in of))
+    return next(compared, [*own])
 
 
 def _one_at_a_time(records: Sequence[Record], by_digest: _ByDigest, settled: Collection[_Test]) -> list[_Case]:

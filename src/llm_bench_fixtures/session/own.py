@@ -190,7 +190,7 @@ class OwnRun:
             yield f"left out: {count(given.unasked, 'conversation')} in which no user asks, or a tool is called"
         if "_ready" not in vars(self):
             return
-        timed = {case: len(self._timed(case.batch_size)) for case in self._cases}
+        timed = {case.size: len(self._timed(case.batch_size)) for case in self._cases}  # whatever their cache
         if min(timed.values()) < len(self._ready):
             those = ", ".join(f"{number} ({case})" for case, number in timed.items())
             more = "; shorter prompts or answers allow more" if min(timed.values()) < MOST_TIMED else ""
