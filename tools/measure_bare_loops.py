@@ -204,8 +204,8 @@ def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first
     seconds: dict[str, float] = {}
     for way in ("round", "own")[:: 1 if is_round_first else -1]:
         fall_asleep()
-        time_way = time_round if way == "round" else time_answer if seconds_of is latency_s else time_own_loop
-        texts[way], tokens_s = time_way(model, prompt, new_tokens)
+        time_own = time_answer if seconds_of is latency_s else time_own_loop
+        texts[way], tokens_s = (time_round if way == "round" else time_own)(model, prompt, new_tokens)
         seconds[way] = seconds_of(tokens_s)
     fall_asleep()
     if texts["round"] != texts["own"]:

@@ -57,6 +57,16 @@ def test_a_round_and_the_own_loop_give_the_same_text(is_round_first: bool, tiny_
     assert pair.own_s > 0
 
 
+def test_where_the_whole_answer_is_timed_no_token_is_noted(
+    tiny_fp32: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A streamer takes 3 % of the time of a model whose tokens take less than a millisecond."""
+    monkeypatch.setattr(measure_bare_loops, "Noting", None)
+    assert measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, seconds_of=latency_s).own_s > 0
+    with pytest.raises(TypeError):
+        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, seconds_of=tpot_s)
+
+
 def test_another_text_is_another_work(tiny_fp32: TransformersModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def other(model: object, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
         for _ in range(new_tokens):
