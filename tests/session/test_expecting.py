@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def expected(
     random_weights: bool = False,
     checked: Collection[str] = (),
     tasks: tuple[HarnessTask, ...] = (),
-    loads: Callable[[str], int] = lambda _: 1,
+    loads: Mapping[str, int] | None = None,
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: MACHINE)
@@ -64,8 +64,8 @@ def test_each_variant_that_can_run_here_loads_once(tmp_path: Path, monkeypatch: 
 
 def test_each_load_is_expected_but_of_the_variant_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference is in all groups."""
-    loads = {"bf16": 2, "bnb-int8": 1}.get
-    found = expected(monkeypatch, tmp_path, (FP32, BF16), (FP32, INT8), loads=lambda name: loads(name, 9))
+    loads = {"fp32": 9, "bf16": 2}
+    found = expected(monkeypatch, tmp_path, (FP32, BF16), (FP32, INT8), loads=loads)
     again = {name: found.expected_s(Work.LOADING, name, load_name(1)) > 0 for name in ("fp32", "bf16", "bnb-int8")}
     assert again == {"fp32": False, "bf16": True, "bnb-int8": False}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, Trip, latency_cases
+from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, Trip, latency_cases, loads_in
 
 ALL = frozenset({"fp32", "bf16", "nf4"})
 LENGTHS = [Case(f"prompt_length[{tokens}]", "prompt_length", ALL, tokens) for tokens in (16, 256, 64, 128)]
@@ -57,44 +59,52 @@ def test_one_group_measures_its_stages_in_order() -> None:
         Place(Trip.FIRST, 0, Stage.THROUGHPUT),
         Place(Trip.FIRST, 0, Stage.OTHER),
     ]
-    assert plan.loads("nf4") == 1
 
 
-def in_order(plan: Plan, cases: list[Case], variants: str) -> list[tuple[str, str]]:
-    places = {(case.name, variant): plan.place(case.name, variant) for case in cases for variant in variants}
-    return sorted(places, key=lambda each: places[each])
+EVERYONE = frozenset({"fp32", "a", "b", "c"})
+SHORT, BATCH, REST = (Case(name, name, EVERYONE, 8) for name in ("prompt_length", "batch", "cache"))
+
+
+def in_order(cases: list[Case], *groups: str) -> tuple[list[str], list[int]]:
+    """Case and variant, of all but the reference, which is in all groups; and how often each group is loaded."""
+    plan = Plan(cases, [["fp32", *group] for group in groups])
+    tests = [(case.name, variant) for case in cases for variant in "".join(groups) if variant in case.variants]
+    places = {test: plan.place(*test) for test in tests}
+    order = sorted(tests, key=lambda test: places[test])
+    loads = loads_in(places[test] for test in order)
+    return [" ".join(test) for test in order], [loads[number] for number in range(len(groups))]
 
 
 def test_groups_take_turns_there_and_back_and_what_the_answer_goes_by_comes_first() -> None:
     """Bug: the second group measured all it had before the first got to its batches and quality, for which a run of ten
     minutes had no time left."""
-    everyone = frozenset({"fp32", "a", "b"})
-    short, batch, rest = (Case(name, name, everyone, 8) for name in ("prompt_length", "batch", "cache"))
-    plan = Plan([short, batch, rest], [["fp32", "a"], ["fp32", "b"]])
-    assert in_order(plan, [short, batch, rest], "ab") == [
-        ("prompt_length", "a"),
-        *(("prompt_length", "b"), ("batch", "b")),
-        *(("batch", "a"), ("cache", "a")),
-        ("cache", "b"),
+    assert in_order([SHORT, BATCH, REST], "a", "b") == (
+        ["prompt_length a", "prompt_length b", "batch b", "batch a", "cache a", "cache b"],
+        [2, 2],
+    )
+    assert in_order([SHORT, BATCH, REST], "a", "b", "c")[1] == [2, 3, 2]
+
+
+def test_each_trip_begins_with_the_group_that_is_loaded() -> None:
+    lengths, batches, caches = (
+        [f"{name} {variant}" for variant in order]
+        for name, order in (("prompt_length", "abc"), ("batch", "cba"), ("cache", "cab"))
+    )
+    assert in_order([SHORT, BATCH], "a", "b", "c") == ([*lengths, *batches], [2, 2, 1])
+    assert in_order([SHORT, REST], "a", "b", "c") == ([*lengths, *caches], [2, 2, 1])
+    alone = replace(BATCH, variants=frozenset("a"))  # after which b is next to a
+    assert in_order([SHORT, alone, REST], "a", "b", "c")[0][3:] == ["batch a", "cache a", "cache b", "cache c"]
+    first = replace(SHORT, variants=frozenset("a"))
+    assert in_order([first, BATCH], "a", "b", "c")[0] == ["prompt_length a", "batch a", "batch c", "batch b"]
+
+
+def test_without_cases_the_groups_come_once_in_their_order() -> None:
+    """As where a plugin orders the tests."""
+    plan = Plan((), [["fp32", *group] for group in "abc"])
+    assert [plan.place("anything", variant) for variant in "cab"] == [
+        Place(Trip.FIRST, group, Stage.OTHER) for group in (2, 0, 1)
     ]
-    assert [plan.loads(variant) for variant in "ab"] == [2, 2]
-    assert plan.place("cache", "fp32").group == 0  # with the first group that it is in
-
-
-def test_without_other_cases_the_groups_go_there_and_back() -> None:
-    groups = [["fp32", "a"], ["fp32", "b"], ["fp32", "c"]]
-    cases = [Case(name, name, frozenset("abc"), 8) for name in ("prompt_length", "batch")]
-    plan = Plan(cases, groups)
-    assert [variant for _, variant in in_order(plan, cases, "abc")] == [*"abc", *"cba"]
-    assert [plan.loads(variant) for variant in "abc"] == [2, 2, 1]
-
-
-def test_what_is_left_begins_with_the_group_that_is_loaded() -> None:
-    """Only the first of three groups has a test of one prompt."""
-    cases = [Case("prompt_length", "prompt_length", frozenset("a")), Case("batch", "batch", frozenset("abc"), 8)]
-    plan = Plan(cases, [["a"], ["b"], ["c"]])
-    assert [variant for name, variant in in_order(plan, cases, "abc") if name == "batch"] == [*"acb"]
-    assert [plan.loads(variant) for variant in "abc"] == [1, 1, 1]
+    assert plan.place("anything", "fp32").group == 0  # with the first group that it is in
 
 
 def test_an_unknown_variant_has_no_place() -> None:

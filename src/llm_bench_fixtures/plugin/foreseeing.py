@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from llm_bench_fixtures.plugin.items import (
 )
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
 from llm_bench_fixtures.plugin.terminal_progress import tell
-from llm_bench_fixtures.session.plan import Stage
+from llm_bench_fixtures.session.plan import Stage, loads_in
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def foresee(session: pytest.Session) -> None:
     try:
         cases = tuple(_expected_cases(session))
         done = bench.scoring.is_scored, bench.tasks.is_asked
-        loads = config.stash[PLAN].loads
-        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done, loads)
+        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done, _loads(session))
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
         return
@@ -73,6 +72,15 @@ def shorter_ways(session: pytest.Session) -> Iterator[str]:
         yield f"-k {words[0]}" if len(words) == 1 else f'-k "{" or ".join(words)}"'
     if len(bench.loader.known) > 1:
         yield "fewer --llm-variants"
+
+
+def _loads(session: pytest.Session) -> Mapping[str, int]:
+    """How often each variant with tests to come is loaded, by the group that it is in first."""
+    plan = session.config.stash[PLAN]
+    tests = [(variant, case_of(item)) for item in session.items if (variant := variant_of(item)) and not is_kept(item)]
+    places = {variant.id: plan.place(case, variant.id) for variant, case in tests}
+    visits = loads_in(plan.place(case, variant.id) for variant, case in tests)
+    return {name: visits[place.group] for name, place in places.items()}
 
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:

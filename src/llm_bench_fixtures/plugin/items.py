@@ -232,13 +232,14 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
 def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     """Those of the benchmarks among the tests."""
     found: dict[str, Case] = {}
-    for item in filter(is_benchmark, items):
+    items = [*filter(is_benchmark, items)]
+    first_cache = next((own.cache for item in items if (own := own_case_of(item))), None)
+    for item in items:
         variant, case = variant_of(item), case_of(item)
         scenario, own = identify(item).scenario, own_case_of(item)
         size = parameters_of(item).get("llm_prompt_length" if scenario == PROMPT_LENGTHS else "llm_batch_size")
         if scenario == OWN:  # which a file of the user's may be called, too
-            is_first = own is not None and own.cache is settings_of(item.config).cache[0]
-            size = own.batch_size if own and is_first else None
+            size = own.batch_size if own and own.cache is first_cache else None
         known = found.get(case, Case(case, scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
     return tuple(found.values())

@@ -75,7 +75,7 @@ def _variants_from(following: pytest.Item | None) -> frozenset[str]:
 def _is_time_for_quality(place: Place, after: Place) -> bool:
     """Whether the cases that come before quality are over, for the variants that are loaded."""
     if after.group != place.group:
-        return place.trip is Trip.ANSWER and place.stage < Stage.QUALITY
+        return place.trip is Trip.ANSWER
     return after.stage > Stage.QUALITY
 
 

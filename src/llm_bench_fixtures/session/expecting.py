@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -116,11 +116,11 @@ def expect_run(
     checked: Collection[str] = frozenset(),
     is_scored: Callable[[str], bool] = lambda _: False,
     is_asked: Callable[[str, str], bool] = lambda *_: False,
-    loads: Callable[[str], int] = lambda _: 1,
+    loads: Mapping[str, int] | None = None,
 ) -> None:
     """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
     execution modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a
-    variant. loads: how often each variant is loaded, but for the one that stays."""
+    variant. loads: how often each is loaded; one in all groups stays."""
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes, further = (0.0, 0, ()) if setup.source.random_weights else _scored(setup)
@@ -132,7 +132,8 @@ def expect_run(
             continue
         load_s = runner.load_s(FIRST)
         setup.forecast.expect_runner(variant.id, runner)
-        for done in range(1 if all(variant in group for group in lineup.groups) else loads(variant.id)):
+        stays = all(variant in group for group in lineup.groups)
+        for done in range(1 if stays or loads is None else loads.get(variant.id, 1)):
             setup.forecast.expect(Work.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
             setup.forecast.expect(Work.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s))

@@ -200,7 +200,7 @@ AS_EXPECTED = Phases(1.0, 1.0)
 
 
 def load_name(done: int) -> str:
-    """Of a variant's next load, after so many, as where not all fit in memory together."""
+    """The name of a variant's load after `done` earlier ones."""
     return f"after {done}" if done else ""
 
 

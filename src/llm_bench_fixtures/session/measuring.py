@@ -115,7 +115,7 @@ class SideBySide:
         limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
         self.decides: Callable[[str], bool] = lambda _: True
-        """Tells of a case of the scenarios that decide whether the answer goes by it."""
+        """Whether the answer goes by a case; asked only of those in scenarios that decide."""
         self._setup = setup
         self._loader = loader
         self._reference = reference

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
@@ -33,7 +34,8 @@ class Case:
     scenario: str
     variants: frozenset[str]
     size: float | None = None
-    """The batch size, or tokens of the prompt, where the scenario sweeps these, or has the user's own prompts."""
+    """The batch size, or tokens of the prompt, where the scenario sweeps these, or has the user's own prompts; None of
+    a cache that the answer doesn't go by."""
 
 
 class Trip(IntEnum):
@@ -46,13 +48,22 @@ class Trip(IntEnum):
     REST = 2
 
 
+_TRIPS = {
+    Stage.LATENCY: Trip.FIRST,
+    Stage.THROUGHPUT: Trip.ANSWER,
+    Stage.QUALITY: Trip.ANSWER,
+    Stage.LENGTHS: Trip.ANSWER,
+    Stage.OTHER: Trip.REST,
+}
+
+
 @dataclass(frozen=True, order=True)
 class Place:
     """When a case is measured: places are in ascending order."""
 
     trip: Trip
     turn: int
-    """Of the group, in the trip."""
+    """The group's position within the trip."""
     stage: Stage
     group: int = field(default=0, compare=False)
 
@@ -61,19 +72,28 @@ class Plan:
     """Places the cases of a run, whose variants are loaded in groups.
 
     Each trip begins with the group that the one before it ended with, which is loaded then. So of two groups none loads
-    more than twice, and what the answer goes by comes before all else for every variant.
+    more than twice, and of more none more than three times, and what the answer goes by comes before all else for every
+    variant. Without cases, as where a plugin orders the tests, the groups come once, in their order.
     """
 
     def __init__(self, cases: Collection[Case], groups: Sequence[Collection[str]]) -> None:
         """groups: the ids of the variants that are loaded together; a variant belongs to the first that it is in."""
-        self._cases = cases
         self._first = latency_cases(cases)
         self._second = throughput_cases(cases)
         self._lengths = frozenset(case.name for case in _alone(cases) or _of(PROMPT_LENGTHS, cases))
         self._groups = len(groups)
         self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
-        tested = {variant for case in cases if case.name in self._first for variant in case.variants}
-        self._last = max((self._group[variant] for variant in tested & self._group.keys()), default=0)
+        self._makes_trips = len(groups) > 1 and bool(cases)
+        self._answer_from = max(self._with(cases, Trip.FIRST), default=0)
+        self._rest_from = max(self._with(cases, Trip.ANSWER), key=self._turn_back, default=self._answer_from)
+
+    def _with(self, cases: Iterable[Case], trip: Trip) -> set[int]:
+        """The groups that have cases of the trip."""
+        of_trip = (case for case in cases if _TRIPS[self.stage(case.name)] is trip)
+        return {self._group[variant] for case in of_trip for variant in case.variants if variant in self._group}
+
+    def _turn_back(self, group: int) -> int:
+        return (self._answer_from - group) % self._groups
 
     def stage(self, case: str) -> Stage:
         if case in self._first:
@@ -85,18 +105,18 @@ class Plan:
     def place(self, case: str, variant: str) -> Place:
         """Raises KeyError for a variant of no group."""
         stage, group = self.stage(case), self._group[variant]
-        if self._groups < 2 or stage is Stage.LATENCY:
-            return Place(Trip.FIRST, group, stage, group)
-        back = (self._last - group) % self._groups
-        if stage is Stage.OTHER:
-            return Place(Trip.REST, self._groups - 1 - back, stage, group)
-        return Place(Trip.ANSWER, back, stage, group)
+        trip = _TRIPS[stage] if self._makes_trips else Trip.FIRST
+        turns = {
+            Trip.FIRST: group,
+            Trip.ANSWER: self._turn_back(group),
+            Trip.REST: (group - self._rest_from) % self._groups,
+        }
+        return Place(trip, turns[trip], stage, group)
 
-    def loads(self, variant: str) -> int:
-        """How often the variant is loaded: each time that the run comes to its group."""
-        own, each = self._group[variant], ((case.name, one) for case in self._cases for one in case.variants)
-        places = sorted({self.place(*one) for one in each if one[1] in self._group})
-        return [group for group, _ in groupby(place.group for place in places)].count(own)
+
+def loads_in(places: Iterable[Place]) -> Counter[int]:
+    """How often each group is loaded, where cases are measured at these places, one after the other."""
+    return Counter(group for group, _ in groupby(place.group for place in places))
 
 
 def latency_cases(cases: Collection[Case]) -> frozenset[str]:
