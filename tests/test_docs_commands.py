@@ -134,7 +134,7 @@ def test_a_command_on_saved_runs_does_what_the_docs_show(
     assert main(words[1:]) in {*ExitStatus} - {ExitStatus.USAGE, ExitStatus.INTERRUPTED}
 
 
-@pytest.mark.slow("runs the suite twice")
+@pytest.mark.nightly("runs the suite twice")
 def test_the_worked_page_does_what_it_shows(
     tmp_path: Path, session_store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,8 +104,14 @@ TOYS = ["test_size[toy-4]"]  # what the answer goes by first
 
 @pytest.mark.parametrize(
     ("sent", "variant", "status", "measured"),
-    [(signal.SIGINT, "loads", 2, TOYS), (signal.SIGTERM, "scores", 143, [*TOYS, "test_size[scores-4]"])],
-    ids=["Ctrl-C while a process loads", "SIGTERM that a library swallows"],
+    [
+        pytest.param(signal.SIGINT, "loads", 2, TOYS, id="Ctrl-C while a process loads"),
+        pytest.param(
+            *(signal.SIGTERM, "scores", 143, [*TOYS, "test_size[scores-4]"]),
+            id="SIGTERM that a library swallows",
+            marks=pytest.mark.nightly("waits until the signal is sent again, and again"),
+        ),
+    ],
 )
 def test_a_signal_ends_the_run_and_what_was_measured_is_kept(
     suite: Suite, sent: signal.Signals, variant: str, status: int, measured: list[str]

@@ -138,7 +138,12 @@ def predicted(variant: str, source: ModelSource) -> Parts:
     return parts_of(shape, storage, pass_memory(source.load_config(), running, source.trust_remote_code))
 
 
-@pytest.mark.parametrize("family", WITH_ALL_FAMILIES, ids=lambda family: family.name)
+def slow_or_not(family: Family) -> Any:
+    marks = [pytest.mark.nightly("takes half a minute")] if family.name == "recurrent_gemma" else []
+    return pytest.param(family, id=family.name, marks=marks)
+
+
+@pytest.mark.parametrize("family", map(slow_or_not, WITH_ALL_FAMILIES))
 def test_a_family_keeps_what_was_foreseen(
     family: Family, make_request: Callable[..., LoadRequest], tmp_path: Path
 ) -> None:
