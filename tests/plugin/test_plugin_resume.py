@@ -158,7 +158,7 @@ def test_cases_that_are_whole_are_kept_and_the_rest_is_measured_in_blocks_of_its
         "third": 1.0,
     }
     assert "ppl_ratio" in toys.bench.variants()["third"]["quality"]
-    assert f"{began}: 5 benchmarks of 2 cases; resumed 20" in toys.bench.page()
+    assert f"{began}: 5 benchmarks of 2 cases; 20" in toys.bench.page()
     assert ": 3 benchmarks of 1 case; the machine, model and libraries are the same" in toys.bench.page()
     saved = json.loads((toys.folder / "out.json").read_text(encoding="utf-8"))["benchmarks"]
     shown = {short(one["fullname"]): one["stats"]["data"] for one in saved}

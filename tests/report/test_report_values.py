@@ -366,7 +366,7 @@ def test_of_a_resumed_run_the_sessions_are_told() -> None:
     ]
     run = make_run(records, earlier=(Session("yesterday", tuple(one.test for one in records[:2])),))
     assert dict(facts(run))["Sessions"] == (
-        "yesterday: 2 benchmarks of 1 case; resumed 2026-01-02T03:04:05+00:00: 1 benchmark of 1 case; "
+        "yesterday: 2 benchmarks of 1 case; 2026-01-02T03:04:05+00:00: 1 benchmark of 1 case; "
         "the machine, model, commit and libraries are the same"
     )
     unknown = replace(run, provenance=make_provenance(commit=""))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, report, run, trend
+from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, merge, pair, report, run, trend
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -20,6 +20,7 @@ from llm_bench_fixtures.version import __version__
 COMMANDS: Mapping[str, ModuleType] = {
     "run": run,
     "report": report,
+    "merge": merge,
     "compare": compare,
     "gate": gate,
     "bless": bless,

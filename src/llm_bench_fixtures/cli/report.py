@@ -55,6 +55,17 @@ HELP = "make the report of a saved run again, or of several runs together"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN_HELP}. Several are pooled or compared")
     parser.add_argument("--against", metavar="RUN", help="the run to compare with; only for a single RUN")
+    add_output(parser)
+    add_option(parser, "--fit", FIT, "memory to fit the model into, such as 24GB. Default: as the run has it")
+    own = "Default: what the run itself was asked"
+    add_option(parser, "--need", NEED, f"as --llm-need, by which the run is judged anew. {own}", has_default=False)
+    add_option(parser, "--want", WANT, f"as --llm-want: latency, throughput or memory. {own}", has_default=False)
+    add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
+    add_storage(parser)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add --output."""
     parser.add_argument(
         "-o",
         "--output",
@@ -63,12 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the report. Default: %(default)s",
     )
-    add_option(parser, "--fit", FIT, "memory to fit the model into, such as 24GB. Default: as the run has it")
-    own = "Default: what the run itself was asked"
-    add_option(parser, "--need", NEED, f"as --llm-need, by which the run is judged anew. {own}", has_default=False)
-    add_option(parser, "--want", WANT, f"as --llm-want: latency, throughput or memory. {own}", has_default=False)
-    add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
-    add_storage(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     storage = storage_of(arguments)
     paths = [select_run(storage, text) for text in arguments.runs]
     against = select_run(storage, arguments.against, paths[0]) if arguments.against else None
+    check_differ(paths)
     _check(paths, against)
     _check_output(arguments.output, (*paths, *([against] if against else [])))
     progress = Progress(ConsoleProgress())
@@ -88,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(runs) == 1:
         for reason in unreadable:
             warn(f"left out: {reason}")
-        _report_one(runs[0], paths, against, arguments, progress)
+        report_one(runs[0], paths, against, arguments, progress)
     else:
         _report_several(runs, unreadable, paths, arguments, progress)
     return ExitStatus.PASSED
@@ -109,22 +115,31 @@ def _read(paths: Sequence[Path], progress: Progress) -> tuple[list[Run], list[st
     return found, list(map(str, errors))
 
 
-def _check(paths: Sequence[Path], against: Path | None) -> None:
-    """Raise InvalidSetting for runs that can't stand beside each other."""
+def check_differ(paths: Sequence[Path]) -> None:
+    """Raise InvalidSetting for a run that is named twice."""
     found = [path.resolve() for path in paths]
     if twice := next((path for path in paths if found.count(path.resolve()) > 1), None):
         raise InvalidSetting(f"{twice} is named twice: name each run once")
+
+
+def _check(paths: Sequence[Path], against: Path | None) -> None:
+    """Raise InvalidSetting for runs that can't stand beside each other."""
+    found = [path.resolve() for path in paths]
     if against is not None and len(found) > 1:
         raise InvalidSetting("--against compares one run with another: name one RUN, or leave --against out")
     if against is not None and against.resolve() in found:
         raise InvalidSetting(f"{against} is the run itself: name another one for --against")
 
 
-def _pooled(runs: Sequence[Run]) -> Run:
-    """Raises InvalidSetting for rounds that are kept in two files: pooled, they would seem to agree."""
+def check_no_copies(runs: Sequence[Run]) -> None:
+    """Raise InvalidSetting for rounds that are kept in two files: pooled, they would seem to agree."""
     for one, other in combinations(runs, 2):
         if is_same_run(one, other):
             raise InvalidSetting(f"{one.source} and {other.source} hold rounds of the same run: name one of them")
+
+
+def _pooled(runs: Sequence[Run]) -> Run:
+    check_no_copies(runs)
     return pooled_run(runs) if len(runs) > 1 else runs[0]
 
 
@@ -135,9 +150,10 @@ def _check_output(folder: Path, paths: Sequence[Path]) -> None:
             raise InvalidSetting(f"{path} would be lost, as {folder} keeps one earlier report: name another folder")
 
 
-def _report_one(
+def report_one(
     found: Run, paths: Sequence[Path], against: Path | None, arguments: argparse.Namespace, progress: Progress
 ) -> None:
+    """Write the run's report and say what it says. paths: the files that it was read from."""
     folder: Path = arguments.output
     with progress.activity(Phase.REPORTING, "writing the report"):
         need = _need(found, arguments)

@@ -53,14 +53,14 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
         yield "Runs", "; ".join(f"{one.source}, started {one.provenance.started}" for one in run.runs)
     elif run.earlier:
         same = f"the machine, model{', commit' * bool(provenance.commit)} and libraries are the same"
-        yield "Sessions", f"{'; resumed '.join(_sessions(run))}; {same}"
+        yield "Sessions", f"{'; '.join(_sessions(run))}; {same}"
     else:
         yield "Started", provenance.started
     yield "Command", provenance.command
 
 
 def _sessions(run: Run) -> Iterator[str]:
-    """When each session of a resumed run began, and how much of the run is its own."""
+    """When each session of a resumed or merged run began, and how much of the run is its own."""
     measured = {record.test: record for record in run.measured()}
     earlier = {test for session in run.earlier for test in session.tests}
     own = Session(run.provenance.started, tuple(test for test in measured if test not in earlier))

@@ -84,7 +84,7 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
     return PooledRun(
         **vars(first)
         | {
-            "variants": tuple(_variants(runs)),
+            "variants": tuple(pooled_variants(runs)),
             "records": tuple(pooled_record([records.get(test) for records in of_test]) for test in tests),
             "session_s": sum(run.session_s for run in runs),
             "phase_s": {name: sum(run.phase_s.get(name, 0.0) for run in runs) for name in phases},
@@ -103,16 +103,18 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
     )
 
 
-def _variants(runs: Sequence[Run]) -> Iterator[VariantResult]:
-    """Each as the first run has it that measured it, with the median of what a load costs."""
+def pooled_variants(runs: Sequence[Run]) -> Iterator[VariantResult]:
+    """Each as the first run has it that measured it, with the median of what a load costs, and with the quality and the
+    execution modes that any run has."""
     for name in dict.fromkeys(variant.id for run in runs for variant in run.variants):
         known = [variant for run in runs if (variant := run.variant(name))]
         loaded = [variant for variant in known if variant.status is Status.MEASURED] or known
         scored = [variant for variant in loaded if variant.quality]
         costs = {cost: [value for one in loaded if (value := getattr(one, cost)) is not None] for cost in MEDIANS}
         medians: dict[str, Any] = {cost: statistics.median(values) for cost, values in costs.items() if values}
-        kept = {part: getattr(scored[0], part) for part in OF_QUALITY} if scored else {}
-        yield replace(loaded[0], **medians, **kept)
+        kept = {part: getattr(scored[0], part) for part in (*OF_QUALITY, "unscored")} if scored else {}
+        modes = {found.mode: found for one in reversed(loaded) for found in one.equivalence}
+        yield replace(loaded[0], **medians, **kept, equivalence=tuple(modes.values()))
 
 
 def quality_differences(run: PooledRun) -> Iterator[str]:

@@ -280,7 +280,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Session:
-    """A session that a later one went on with."""
+    """A session that a later one went on with, or that was merged with it."""
 
     started: Text
     """ISO 8601 in UTC."""
@@ -301,7 +301,7 @@ class Run(Generic[RecordT]):
     variants: Annotated[tuple[VariantResult, ...], Meta(max_length=MOST_VARIANTS)]
     records: Annotated[tuple[RecordT, ...], Meta(max_length=MOST_RECORDS)]
     session_s: Figure = 0.0
-    """Seconds of the whole session; of a resumed run, of all its sessions."""
+    """Seconds of the whole session; of a resumed or merged run, of all its sessions."""
     time_limit_s: Figure | None = None
     """Seconds that the session was allowed to take; None: as many as it needed."""
     phase_s: Mapping[Text, Figure] = field(default_factory=dict)
@@ -324,7 +324,7 @@ class Run(Generic[RecordT]):
     checked: Mapping[Name, Text] = field(default_factory=dict)
     """Tests on a variant that are no benchmarks: empty for one that passed, the reason for one that was skipped."""
     earlier: tuple[Session, ...] = ()
-    """The sessions before this one, with which it went on."""
+    """The sessions before this one, with which it went on, or which were merged with it."""
     blessing: Blessing | None = None
     version: int = SCHEMA_VERSION
     """Of the schema."""

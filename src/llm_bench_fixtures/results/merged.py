@@ -1,0 +1,95 @@
+"""Shards of a suite as one run: each record is that of the shard that measured it, with its own reference's rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.results.pooled import pooled_variants
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import Record, Run, Session, Status
+from llm_bench_fixtures.results.speedup import with_expected_variance
+
+TELLING = (Status.MEASURED, Status.ERROR, Status.SKIPPED)  # of two statuses of a test, the one that is kept
+
+
+def merged_run(shards: Sequence[Run]) -> Run:
+    """shards: at least two, which may be put together. The last that began is the run's own session.
+
+    A benchmark of the reference that several shards measured is the one with the most rounds. Raises InvalidSetting
+    where several measured another benchmark: these are no shards.
+    """
+    *before, last = sorted(shards, key=lambda run: run.provenance.started)
+    runs = [*before, last]
+    found: dict[str, list[tuple[Record, Run]]] = {}
+    for run in shards:
+        for record in run.records:
+            found.setdefault(record.test, []).append((record, run))
+    kept = {test: _kept(test, records) for test, records in found.items()}
+    limits = [run.time_limit_s for run in runs]
+    joined = {name: tuple(chain.from_iterable(getattr(run, name) for run in runs)) for name in ("loads", "scenarios")}
+    ratios = {name: ratios for run in runs for name, ratios in run.instrumentation_ratios.items()}
+    phases = dict.fromkeys(name for run in runs for name in run.phase_s)
+    fields: dict[str, Any] = {
+        "provenance": _provenance([run.provenance for run in runs]),
+        "variants": tuple(pooled_variants(shards)),
+        "records": with_expected_variance(record for record, _ in kept.values()),
+        "session_s": sum(run.session_s for run in runs),
+        "time_limit_s": None if None in limits else max(filter(None, limits)),
+        "phase_s": {name: sum(run.phase_s.get(name, 0.0) for run in runs) for name in phases},
+        "interrupted": any(run.interrupted for run in runs),
+        "instrumentation_ratios": ratios,
+        "loads": joined["loads"],
+        "selection": last.selection if all(run.selection == last.selection for run in runs) else (),
+        "failed_tests": sum(run.failed_tests for run in runs),
+        "regressed": any(run.regressed for run in runs),
+        "refused": "; ".join(dict.fromkeys(run.refused for run in runs if run.refused)),
+        "scenarios": tuple(dict.fromkeys(joined["scenarios"])),
+        "checked": {test: reason for run in runs for test, reason in run.checked.items()},
+        "earlier": tuple(_sessions(before, {test: run for test, (_, run) in kept.items()})),
+        "blessing": None,
+    }
+    return replace(last, **fields)
+
+
+def _kept(test: str, found: Sequence[tuple[Record, Run]]) -> tuple[Record, Run]:
+    """The test's record that is kept, with its shard."""
+    measured = [(one, run) for one, run in found if one.status is Status.MEASURED]
+    if len(measured) > 1 and measured[0][0].variant != measured[0][1].reference:
+        sources = " and ".join(run.source for _, run in measured)
+        raise InvalidSetting(
+            f"{sources} all measured {test}, so they are no shards: `llm-bench report` pools runs of one benchmark"
+        )
+    return min(found, key=lambda pair: _rank(pair[0]))
+
+
+def _rank(record: Record) -> tuple[int, int]:
+    return TELLING.index(record.status) if record.status in TELLING else len(TELLING), -len(record.rounds_s)
+
+
+def _provenance(origins: Sequence[Provenance]) -> Provenance:
+    """The last, with what only others tell."""
+    last = origins[-1]
+    by_name = {task.name: task for origin in origins for task in origin.tasks}
+    known: dict[str, Any] = {
+        name: next((value for origin in reversed(origins) if (value := getattr(origin, name))), getattr(last, name))
+        for name in ("read_bytes_per_s", "matmul_flops_per_s", "memory_bytes")
+    }
+    # One that scored the corpus, or cut the prompts, adds how.
+    known |= {name: max((getattr(origin, name) for origin in origins), key=len) for name in ("corpus", "prompts")}
+    digests = {part: digest for origin in origins for part, digest in origin.model_digests.items()}
+    return replace(last, **known, tasks=tuple(by_name.values()), model_digests=digests)
+
+
+def _sessions(before: Iterable[Run], from_run: Mapping[str, Run]) -> Iterator[Session]:
+    """Those of all shards but the last, as far as their figures are kept."""
+    for run in before:
+        kept = {one.test for one in run.measured() if from_run[one.test] is run}
+        earlier = {test for session in run.earlier for test in session.tests}
+        own = Session(run.provenance.started, tuple(one.test for one in run.measured() if one.test not in earlier))
+        for session in (*run.earlier, own):
+            if tests := tuple(test for test in session.tests if test in kept):
+                yield replace(session, tests=tests)
