@@ -62,7 +62,7 @@ def parts(variant: Variant, source: ModelSource) -> Parts:
     """What is predicted of the variant."""
     storage = BACKENDS[variant.backend].storage_of(variant, resolve_device("cpu"))
     footprint = check_architecture(source.load_config(), source.trust_remote_code)
-    shape = ModelShape.of(source.load_config(), footprint.weights, footprint.buffer_bytes, footprint.matrices)
+    shape = ModelShape.of(source.load_config(), footprint)
     seen = pass_memory(source.load_config(), running_of(variant, storage), source.trust_remote_code)
     return parts_of(shape, storage, seen)
 

@@ -132,7 +132,7 @@ def test_tensors_that_live_are_counted() -> None:
 
 def predicted(variant: str, source: ModelSource) -> Parts:
     footprint = check_architecture(source.load_config(), source.trust_remote_code)
-    shape = ModelShape.of(source.load_config(), footprint.weights, footprint.buffer_bytes, footprint.matrices)
+    shape = ModelShape.of(source.load_config(), footprint)
     storage = BACKENDS["torch"].storage_of(BY_ID[variant], resolve_device("cpu"))
     running = running_of(BY_ID[variant], storage)
     return parts_of(shape, storage, pass_memory(source.load_config(), running, source.trust_remote_code))

@@ -98,7 +98,7 @@ def test_an_onnx_graph_is_read_but_for_what_is_only_looked_up(tmp_path: Path) ->
     onnx = pytest.importorskip("onnx")
     from onnx import TensorProto, helper
 
-    from llm_bench_fixtures.models.backends.onnx_graphs import quantized_share, weight_bytes_read
+    from llm_bench_fixtures.models.backends.onnx_graphs import quantized_share, weight_bytes
 
     weights = [
         helper.make_tensor("looked_up", TensorProto.FLOAT, [5, 4], bytes(5 * 4 * 4), raw=True),
@@ -118,5 +118,6 @@ def test_an_onnx_graph_is_read_but_for_what_is_only_looked_up(tmp_path: Path) ->
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
     (tmp_path / "weights").unlink()
-    assert weight_bytes_read(path) == 4 * 7 * 4 + 4 * 3
+    graph = onnx.load(path, load_external_data=False).graph
+    assert weight_bytes(graph) == (4 * 5 * 4 + 4 * 7 * 4 + 4 * 3, 4 * 7 * 4 + 4 * 3)
     assert quantized_share(model.graph) == 4 * 3 / (5 * 4 + 7 * 4 + 4 * 3)

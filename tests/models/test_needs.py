@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 from transformers import AutoConfig, PretrainedConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.needs import (
@@ -15,6 +17,7 @@ from llm_bench_fixtures.models.needs import (
     LAYER_COPIES,
     LOGIT_COPIES,
     PROCESS_BYTES,
+    SPARE,
     UNKNOWN,
     Kept,
     ModelShape,
@@ -44,7 +47,7 @@ def test_the_shape_of_a_model_with_fewer_heads_of_keys_than_of_queries() -> None
     """Qwen2.5-0.5B: 24 layers of 2 heads of 64 numbers, keys and values."""
     sizes = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
     qwen = config(model_type="qwen2", intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True, **sizes)
-    assert ModelShape.of(qwen, 494_032_768) == ModelShape(
+    assert ModelShape.of(qwen, Footprint(494_032_768, 0)) == ModelShape(
         494_032_768, 151_936, 151_936 * 896, is_tied=True, cached=2 * 24 * 2 * 64, widest=4864, heads=14
     )
 
@@ -52,25 +55,25 @@ def test_the_shape_of_a_model_with_fewer_heads_of_keys_than_of_queries() -> None
 def test_what_is_neither_a_matrix_nor_a_table_is_not_quantized() -> None:
     """Of 1,000 weights 400 are in tables and 500 in matrices."""
     gpt2 = config(model_type="gpt2", vocab_size=40, n_embd=10, n_head=2)
-    shape = ModelShape.of(gpt2, 1_000, matrices=500)
+    shape = ModelShape.of(gpt2, Footprint(1_000, 0, matrices=500))
     assert (shape.tables, shape.others) == (400, 100)
     assert predict(shape, Storage(1, 4), ()).held == PROCESS_BYTES + 500 + 4 * 500
 
 
 def test_an_output_layer_of_its_own_is_a_second_table() -> None:
     llama = config(model_type="llama", vocab_size=100, hidden_size=8, num_attention_heads=2, tie_word_embeddings=False)
-    assert ModelShape.of(llama, 10_000).tables == 2 * 100 * 8
+    assert ModelShape.of(llama, Footprint(10_000, 0)).tables == 2 * 100 * 8
 
 
 def test_the_embedded_models_config_has_other_names() -> None:
-    shape = ModelShape.of(AutoConfig.from_pretrained(TINY_FOLDER), 4_339_200, 5)
+    shape = ModelShape.of(AutoConfig.from_pretrained(TINY_FOLDER), Footprint(4_339_200, 5))
     assert shape == ModelShape(
         4_339_200, 4096, 4096 * 256, is_tied=True, cached=2 * 4 * 256, widest=1024, heads=4, buffer_bytes=5
     )
 
 
 def test_a_config_without_those_numbers_counts_its_weights_alone() -> None:
-    assert ModelShape.of(PretrainedConfig(tie_word_embeddings=False), 10) == ModelShape(10)
+    assert ModelShape.of(PretrainedConfig(tie_word_embeddings=False), Footprint(10, 0)) == ModelShape(10)
 
 
 def test_the_weights_of_a_config_without_files() -> None:
@@ -89,9 +92,10 @@ def test_the_weights_of_a_config_without_files() -> None:
         (Storage(2, 2), 2_000),
         (Storage(1, 4), 600 + 1_600),
         (Storage(4, 4, output_copy=4), 4_000 + 1_600),
+        (Storage(1, 4, made_output=1), 600 + 1_600 + 400),
         (UNKNOWN, 6_000),
     ],
-    ids=["float32", "16 bits", "int8, tables in float32", "output apart", "unknown"],
+    ids=["float32", "16 bits", "int8, tables in float32", "output apart", "output made", "unknown"],
 )
 def test_weights_by_the_way_they_are_stored(storage: Storage, weights: int) -> None:
     assert predict(SHAPE, storage, ()) == Need(PROCESS_BYTES + weights + 7)
@@ -109,7 +113,22 @@ def test_files_in_the_engines_own_dtype_are_mapped_and_held_by_no_process() -> N
 
 def test_an_untied_output_is_copied_by_nobody() -> None:
     shape = ModelShape(weights=1_000, tables=400)
-    assert predict(shape, Storage(4, 4, output_copy=4), ()).held == PROCESS_BYTES + 4_000
+    assert predict(shape, Storage(4, 4, output_copy=4, made_output=4), ()).held == PROCESS_BYTES + 4_000
+
+
+def test_an_untied_output_may_be_quantized_where_the_embedding_is_not() -> None:
+    """600 weights of matrices in 1 byte, 200 of the embedding in 4, 200 of the output layer in 1."""
+    shape = ModelShape(weights=1_000, tables=400)
+    assert predict(shape, Storage(1, 4, output=1), ()).held == PROCESS_BYTES + 600 + 800 + 200
+
+
+def test_an_export_leaves_out_what_a_text_does_not_need() -> None:
+    """Of 1,000 weights 300 read images; of the rest, 400 are in tables, 20 are of positions and 50 of norms."""
+    text = ModelShape(weights=700, tables=400, is_tied=True, positions=20, others=50)
+    shape = ModelShape(weights=1_000, tables=400, is_tied=True, buffer_bytes=7, of_text=text)
+    held = predict(shape, Storage(1, 2, is_text_only=True), ()).held
+    assert held == PROCESS_BYTES + (700 - 400 - 20 - 50) + 2 * (400 + 20) + 4 * 50 + 7
+    assert predict(shape, Storage(4, 4), ()).held == PROCESS_BYTES + 4_000 + 7
 
 
 def test_a_process_of_an_accelerator_takes_more() -> None:
@@ -200,10 +219,11 @@ def test_the_largest_workloads_that_fit() -> None:
     parts = Parts(900, 100, 0, 0, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 30, 0), logits=0, context=50)
     one = Round(1, 20, 5)
     assert parts.total(one) == 1_000 + 20 * 40
-    assert parts.most_rows(1_000 + 3 * 800, one) == 3
-    assert parts.most_rows(1_000 + 4 * 800 - 1, one) == 3
+    assert parts.most_rows(1_000 + 3 * 800, one) == 2
+    assert parts.most_rows(with_spare(1_000 + 3 * 800), one) == 3
+    assert parts.most_rows(with_spare(1_000 + 4 * 800 - 1), one) == 3
     assert parts.most_rows(1_799, one) == 0
-    assert parts.longest(1_000 + 30 * 40, one) == 35
+    assert parts.longest(with_spare(1_000 + 30 * 40), one) == 35
     assert parts.longest(1_000_000, one) == 50
     assert parts.longest(1_039, one) == 0
     assert parts.longest(1_000_000, replace(one, new=50)) == 0
@@ -211,8 +231,13 @@ def test_the_largest_workloads_that_fit() -> None:
 
 def test_a_load_may_take_more_than_any_workload() -> None:
     parts = Parts(0, 100, 0, 500, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 30, 0), logits=0)
-    assert parts.most_rows(599, Round(1, 1, 1)) == 0
-    assert parts.most_rows(600, Round(1, 1, 1)) == 500 // 40
+    assert parts.most_rows(600, Round(1, 1, 1)) == 0
+    assert parts.most_rows(with_spare(600), Round(1, 1, 1)) == 500 // 40
+
+
+def with_spare(needed: int) -> int:
+    """The least memory of which all but 2 % is so much."""
+    return math.ceil(needed / (1 - SPARE))
 
 
 def test_every_variant_of_the_catalogue_says_how_it_is_stored_and_less_for_fewer_bits() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
+from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.lineup import Lineup
@@ -38,12 +39,13 @@ def expected(
     checked: Collection[str] = (),
     tasks: tuple[HarnessTask, ...] = (),
     loads: Mapping[str, int] | None = None,
+    machine: Machine = MACHINE,
     **options: str,
 ) -> Forecast:
-    monkeypatch.setattr(expecting, "machine_of", lambda _: MACHINE)
+    monkeypatch.setattr(expecting, "machine_of", lambda _: machine)
     settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(cache), **options})
     setup = Setup(settings, Progress())
-    setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, parameters=weights)
+    setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, footprint=Footprint(weights, 0))
     setup.tasks = tasks
     expect_run(setup, Lineup(groups), [CASE], checked, loads=loads)
     return setup.forecast
@@ -60,6 +62,18 @@ def test_each_variant_that_can_run_here_loads_once(tmp_path: Path, monkeypatch: 
     assert found.expected_s(Work.LOADING, "bf16") > 0
     assert found.expected_s(Work.LOADING, "autocast-fp16") == 0  # not on a CPU
     assert found.expected_s(Work.LOADING, "fp32", load_name(1)) == 0
+
+
+def test_torch_alone_multiplies_float32_weights_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few positions at a time are slow."""
+    slow = replace(MACHINE, rows_bytes_per_s=MACHINE.read_bytes_per_s / 1000)
+    usual, found = (expected(monkeypatch, tmp_path, (FP32, INT8), machine=one) for one in (MACHINE, slow))
+    ratio = {
+        name: found.expected_s(Work.ROUNDS, name, "mine") / usual.expected_s(Work.ROUNDS, name, "mine")
+        for name in ("fp32", "bnb-int8")
+    }
+    assert ratio["fp32"] > 10
+    assert ratio["bnb-int8"] == 1
 
 
 def test_each_load_is_expected_but_of_the_variant_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +149,7 @@ def test_tasks_take_what_reading_and_generating_their_items_takes(
 def test_what_the_cache_has_is_known_to_be_made(tmp_path: Path) -> None:
     """For a variant in another number of threads, too."""
     setup = Setup(parse_settings({"device": "cpu", "cache_dir": str(tmp_path)}), Progress())
-    setup.source = ModelSource(TINY, TINY_FOLDER, parameters=4_339_200)
+    setup.source = ModelSource(TINY, TINY_FOLDER, footprint=Footprint(4_339_200, 0))
     maker = {"variant": "bnb-int8", "model": setup.source.identity, "weights": 4_339_200}
     ArtifactStore(tmp_path, maker=maker).get("made", {}, lambda folder: (folder / "file").touch())
     in_two = replace(INT8, id="bnb-int8-2t", threads_of="bnb-int8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
 from llm_bench_fixtures.models.experts import active_weights
@@ -34,6 +34,12 @@ class Footprint:
 
     matrices: int = 0
     """Of the weights, those of linear layers, which engines quantize; without the output layer's."""
+
+    positions: int = 0
+    """Of the weights, those of tables that are looked up besides the tokens'."""
+
+    of_text: Footprint | None = None
+    """Of the part that reads text, in a model of images or sound besides."""
 
     active_weights: int | None = None
     """Of the weights, those that one position uses: fewer in a mixture of experts. None where that can't be told."""
@@ -104,10 +110,28 @@ def _made_of(config: PretrainedConfig, trust_remote_code: bool, how: Mapping[str
 def footprint_of(module: nn.Module) -> Footprint:
     """That of a model whose tensors may be on any device."""
     buffers = [buffer.numel() * buffer.element_size() for buffer in module.buffers()]
-    weights = sum(parameter.numel() for parameter in module.parameters())
+    buffer_bytes = sum(buffers) + max(buffers, default=0)
     output = getattr(module, "get_output_embeddings", lambda: None)()
-    matrices = sum(rows * columns for _, layer, rows, columns in linear_layers(module) if layer is not output)
-    return Footprint(weights, sum(buffers) + max(buffers, default=0), matrices, active_weights(module))
+    found = replace(_counted(module, output), buffer_bytes=buffer_bytes, active_weights=active_weights(module))
+    config = getattr(module, "config", None)
+    if config is None or config.get_text_config() is config:
+        return found
+    return replace(found, of_text=_counted(cast("PreTrainedModel", module).get_decoder(), output))
+
+
+def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
+    """Weights of the module and of the output layer."""
+    from torch import nn
+
+    parts = [*module.parameters(), *(output.parameters() if output else ())]
+    tokens = getattr(module, "get_input_embeddings", lambda: None)()
+    tables = [one for one in module.modules() if isinstance(one, nn.Embedding) and one is not tokens]
+    return Footprint(
+        sum({id(part): part.numel() for part in parts}.values()),
+        buffer_bytes=0,
+        matrices=sum(rows * columns for _, layer, rows, columns in linear_layers(module) if layer is not output),
+        positions=sum(one.weight.numel() for one in tables),
+    )
 
 
 def _check_tables(config: PretrainedConfig) -> None:

@@ -39,13 +39,7 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
                     folder = model_folder(name, settings)
                     source = ModelSource(name, folder, trust_remote_code=settings.trust_remote_code)
                 takes = check_usable(source, partial(examine, in_process=settings.in_process))
-                source = replace(
-                    source,
-                    parameters=takes.weights,
-                    buffer_bytes=takes.buffer_bytes,
-                    matrices=takes.matrices,
-                    notes=(*source.notes, *takes.notes),
-                )
+                source = replace(source, footprint=takes, notes=(*source.notes, *takes.notes))
                 if len(settings.model) > 1:
                     check_loads(source)
             return replace(source, passed_over=tuple(failures))

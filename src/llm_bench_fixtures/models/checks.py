@@ -259,7 +259,7 @@ def _check_growth(tokenizer: PreTrainedTokenizerBase) -> None:
 def check_loads(source: ModelSource) -> None:
     """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
     files = safetensors_files(source.folder) or pickle_files(source.folder)
-    check_fits(sum(path.stat().st_size for path in files) + source.buffer_bytes)
+    check_fits(sum(path.stat().st_size for path in files) + source.footprint.buffer_bytes)
     try:
         module = source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base

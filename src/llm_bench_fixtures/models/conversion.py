@@ -174,18 +174,19 @@ def read_counts(folder: Path) -> dict[str, Any]:
 
 
 def converted_facts(
-    request: LoadRequest, made: Sequence[Artifact], before_bytes: int, *, label: str, weight_bytes: int
+    request: LoadRequest, made: Sequence[Artifact], before_bytes: int, *, label: str, weight_bytes: int | None = None
 ) -> ModelFacts:
     """Facts of the source in an engine's own form: in float32, or quantized and multiplied in int8.
 
-    made: what was made for it, what runs last. before_bytes: resident memory once that was made.
+    made: what was made for it, what runs last. before_bytes: resident memory once that was made. weight_bytes: None
+    where they were counted when it was made.
     """
     config, counts = request.source.load_config(), read_counts(made[-1].folder)
     is_quantized = request.variant.quantization is not None
     compute = None if is_quantized else Precision.FLOAT32
     plain = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
     return replace(
-        source_facts(request.variant, config, plain, label=label, weight_bytes=weight_bytes),
+        source_facts(request.variant, config, plain, label=label, weight_bytes=weight_bytes or counts["weight_bytes"]),
         weight_bytes_read=told_of_reading(config, counts["weight_bytes_read"]),
         quantized_share=counts["quantized_share"] if is_quantized else None,
         compute=compute,

@@ -13,6 +13,7 @@ from llm_bench_fixtures.workloads import CacheKind
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+    from llm_bench_fixtures.models.architecture import Footprint
     from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
@@ -22,6 +23,7 @@ LOGIT_COPIES = 3  # a step's logits, the same in float32, and what their process
 # The same of a prefill that makes the logits of all positions: ONNX Runtime took 1.6 to 2.3 times their size, for 480
 # to 2,032 positions of 151,936.
 PREFILL_LOGIT_COPIES = 2
+SPARE = 0.02  # of a memory, for what allocators and the kernel take: 1 to 2 % in the control groups of measure_fit.py
 LAYER_COPIES = 4  # of the widest numbers of a layer: the product's two factors, their product, and what it is added to
 
 
@@ -38,8 +40,11 @@ class ModelShape:
     tables: int = 0
     """Of the weights, those of the embedding and of an output layer of its own."""
 
+    positions: int = 0
+    """Of the weights, those of tables that are looked up besides the tokens'."""
+
     others: int = 0
-    """Of the weights, those that no engine quantizes besides: of norms, biases and positions."""
+    """Of the weights, those that no engine quantizes: of norms and biases."""
 
     is_tied: bool = False
     """Whether the output layer is the embedding's matrix."""
@@ -56,12 +61,12 @@ class ModelShape:
     buffer_bytes: int = 0
     """Of the tables that are made beside the weights."""
 
-    @classmethod
-    def of(cls, config: PretrainedConfig, weights: int, buffer_bytes: int = 0, matrices: int = 0) -> ModelShape:
-        """By the names that transformers' configs have in common; 0 where a config has others.
+    of_text: ModelShape | None = None
+    """Of the part that reads text, in a model of images or sound besides."""
 
-        matrices: weights of the linear layers, without the output layer's; 0 where that isn't known.
-        """
+    @classmethod
+    def of(cls, config: PretrainedConfig, footprint: Footprint) -> ModelShape:
+        """By the names that transformers' configs have in common; 0 where a config has others."""
         text = config.get_text_config()
 
         def number(*names: str) -> int:
@@ -72,17 +77,20 @@ class ModelShape:
         head = number("head_dim") or hidden // max(heads, 1)
         matrix = hidden * number("vocab_size")
         is_tied = bool(getattr(text, "tie_word_embeddings", False))
+        weights, matrices, positions = footprint.weights, footprint.matrices, footprint.positions
         tables = min(matrix * (1 if is_tied else 2), weights)
         return cls(
             weights,
             vocabulary=number("vocab_size"),
             tables=tables,
-            others=max(weights - tables - matrices, 0) if matrices else 0,
+            positions=positions,
+            others=max(weights - tables - matrices - positions, 0) if matrices else 0,
             is_tied=is_tied,
             cached=2 * number("num_hidden_layers") * (number("num_key_value_heads") or heads) * head,
             widest=max(number("intermediate_size", "ffn_dim", "n_inner") or 4 * hidden, hidden),
             heads=heads,
-            buffer_bytes=buffer_bytes,
+            buffer_bytes=footprint.buffer_bytes,
+            of_text=cls.of(config, footprint.of_text) if footprint.of_text else None,
         )
 
 
@@ -155,13 +163,22 @@ class Storage:
     """Of weights between the embedding and the output layer, with their scales."""
 
     tables: float
-    """Of the embedding's and the output layer's, and of what isn't a matrix."""
+    """Of the embedding's, the output layer's and those of positions."""
+
+    output: float | None = None
+    """Of an output layer that isn't tied to the embedding, where that differs."""
 
     output_copy: float = 0.0
-    """Of an output layer that is tied to the embedding, where the engine keeps it apart."""
+    """Of an output layer that is tied to the embedding, where the engine's files have it apart."""
+
+    made_output: float = 0.0
+    """The same where the files have one table, and a load makes the other."""
 
     numbers: int = FLOAT32_BYTES
-    """Of what is computed and cached."""
+    """Of what is computed and cached, and of weights that aren't quantized: norms and biases."""
+
+    is_text_only: bool = False
+    """Whether it leaves out what a text doesn't need."""
 
     is_known: bool = False
     """Whether its passes keep and take what those of transformers on torch do, but for the next three; else no largest
@@ -253,7 +270,7 @@ class Parts:
 
     weights: Count
     tables: Count
-    """Made beside the weights, such as masks."""
+    """Made beside the weights, such as masks, or a second one of two tied matrices."""
 
     loading: Count
     """For a moment more than the weights, while they are loaded."""
@@ -303,15 +320,19 @@ class Parts:
         """What a process takes that runs the workload."""
         return self.process + self.weights + max(self.tables + self.round(one), self.loading)
 
+    def fits(self, memory_bytes: int, one: Round) -> bool:
+        """Whether a process that runs the workload fits in so much, with some to spare."""
+        return self.total(one) <= memory_bytes * (1 - SPARE)
+
     def most_rows(self, memory_bytes: int, one: Round) -> int:
-        """The largest batch of the workload's lengths that fits in so much; 0 where not even one prompt does."""
-        return _most(lambda rows: self.total(replace(one, rows=rows)) <= memory_bytes, MOST)
+        """The largest batch of the workload's lengths that fits; 0 where not even one prompt does."""
+        return _most(lambda rows: self.fits(memory_bytes, replace(one, rows=rows)), MOST)
 
     def longest(self, memory_bytes: int, one: Round) -> int:
-        """The most tokens, new ones among them, of each of the workload's rows that fit in so much, and in the model's
-        context; 0 where its new ones don't."""
+        """The most tokens, new ones among them, of each of the workload's rows that fit and the model can read; 0 where
+        its new ones don't."""
         limit = (self.context or MOST) - one.new
-        prompt = _most(lambda tokens: self.total(replace(one, prompt=tokens)) <= memory_bytes, limit)
+        prompt = _most(lambda tokens: self.fits(memory_bytes, replace(one, prompt=tokens)), limit)
         return prompt + one.new if prompt else 0
 
 
@@ -334,9 +355,16 @@ def parts_of(
     shape: ModelShape, storage: Storage, seen: PassMemory | None = None, *, on_cpu: bool = True, context: int = 0
 ) -> Parts:
     """seen: of the model's own code, in the dtype of the storage's numbers; None where it can't be."""
+    if storage.is_text_only and shape.of_text:
+        shape = replace(shape.of_text, buffer_bytes=shape.buffer_bytes)
+    matrices = shape.weights - shape.tables - shape.positions - shape.others
     copied = shape.tables if shape.is_tied else 0
-    unquantized = shape.tables + shape.others
-    weights = (shape.weights - unquantized) * storage.matrices + unquantized * storage.tables
+    output = 0 if shape.is_tied else shape.tables // 2
+    of_output = storage.tables if storage.output is None else storage.output
+    weights = matrices * storage.matrices + shape.others * storage.numbers
+    weights += (
+        (shape.tables - output + shape.positions) * storage.tables + output * of_output + copied * storage.output_copy
+    )
     kept = seen.kept if seen else (Kept(shape.cached * storage.numbers),)
     if not storage.has_windows:
         kept = tuple(replace(one, window=None) for one in kept)
@@ -344,8 +372,8 @@ def parts_of(
     scores = storage.scores * shape.heads * storage.numbers
     return Parts(
         process=PROCESS_BYTES if on_cpu else ACCELERATOR_PROCESS_BYTES,
-        weights=int(weights + copied * storage.output_copy),
-        tables=shape.buffer_bytes,
+        weights=int(weights),
+        tables=shape.buffer_bytes + int(copied * storage.made_output),
         loading=int(shape.weights * storage.loading),
         is_known=seen is not None and storage.is_known,
         kept=kept,
@@ -379,6 +407,6 @@ def predict(
         held=parts.process + parts.weights - mapped + parts.tables + kept,
         loading=max(parts.loading - kept, 0),
         scoring=max(scored - kept, 0),
-        making=parts.process + int(made * storage.making) + parts.tables if storage.making else 0,
+        making=parts.process + int(made * storage.making) + shape.buffer_bytes if storage.making else 0,
         mapped=mapped,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights
+from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.digest import model_digests
 from llm_bench_fixtures.models.files import safetensors_files
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "assets" / "tiny"
 STORED_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # of safetensors, and torch's names
+
+NOT_LOOKED_AT = Footprint(0, 0)
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,8 @@ class ModelSource:
     passed_over: tuple[tuple[str, str], ...] = ()
     """The candidates before it, each with the reason why it wasn't used."""
 
-    parameters: int = 0
-    """Weights that its architecture has; 0 where nobody has looked."""
-
-    buffer_bytes: int = 0
-    """Of the tables that its architecture makes beside the weights; 0 where nobody has looked."""
-
-    matrices: int = 0
-    """Weights of its linear layers, without the output layer's; 0 where nobody has looked."""
+    footprint: Footprint = NOT_LOOKED_AT
+    """What its architecture takes; zeros where nobody has looked."""
 
     @cached_property
     def digest(self) -> str:
@@ -82,7 +79,7 @@ class ModelSource:
     def weights(self) -> int:
         """Number of weights: of the architecture, or in the safetensors files, or a quarter of all files' bytes."""
         files = self.folder.iterdir()
-        return self.parameters or count_weights(self.folder) or sum(path.stat().st_size for path in files) // 4
+        return self.footprint.weights or count_weights(self.folder) or sum(path.stat().st_size for path in files) // 4
 
     @cached_property
     def stored_dtype(self) -> str:

@@ -184,7 +184,7 @@ class VariantLoader:
     @cached_property
     def _shape(self) -> ModelShape:
         source = self._setup.source
-        return ModelShape.of(source.load_config(), source.weights, source.buffer_bytes, source.matrices)
+        return ModelShape.of(source.load_config(), replace(source.footprint, weights=source.weights))
 
     def _largest_rounds(self) -> list[Round]:
         """Of the default suite: the largest batch, the longest prompt, and what is scored at a time; and of the user's

@@ -25,7 +25,7 @@ EXPORTED_BY = "transformers" if USES_EXPORTER else "Optimum"
 GENERATION = "llm_bench_fixtures.models.backends.onnx_generation"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
-COUNTS = ("weight_bytes_read", "quantized_share")
+COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
 """Operators' inputs that are tables, of which a run reads some rows: of tokens, of cosines and of sines."""
@@ -99,33 +99,31 @@ def count_weights(folder: Path) -> None:
     """Keep COUNTS of the graph in the folder."""
     import onnx
 
-    path = only_graph(folder)
-    share = quantized_share(onnx.load(path, load_external_data=False).graph)
-    write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(path), share), strict=True)))
+    graph = onnx.load(only_graph(folder), load_external_data=False).graph
+    write_counts(folder, dict(zip(COUNTS, (*weight_bytes(graph), quantized_share(graph)), strict=True)))
 
 
-def weight_bytes_read(graph_file: Path) -> int:
-    """Bytes of the weights that each run of the graph reads: of all but single numbers, integers that shapes are
-    computed from, and tables that are only looked up.
+def weight_bytes(graph: onnx.GraphProto) -> tuple[int, int]:
+    """Bytes of the weights, and of those that each run of the graph reads: all but tables that are only looked up.
 
-    Counted from shapes and types, so that weights in a file of their own aren't loaded.
+    Single numbers, and integers that shapes are computed from, are no weights. Counted from shapes and types, so that
+    weights in a file of their own aren't loaded.
     """
     import math
 
     import onnx
 
-    graph = onnx.load(graph_file, load_external_data=False).graph
     uses: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for node in graph.node:
         for position, name in enumerate(node.input):
             uses[name].add((node.op_type, position))
-    return sum(
-        math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
+    sizes = {
+        weight.name: math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
         for weight in graph.initializer
-        if weight.dims
-        and weight.data_type not in (onnx.TensorProto.INT64, onnx.TensorProto.BOOL)
-        and (not uses[weight.name] or not uses[weight.name] <= LOOKED_UP)
-    )
+        if weight.dims and weight.data_type not in (onnx.TensorProto.INT64, onnx.TensorProto.BOOL)
+    }
+    looked_up = sum(size for name, size in sizes.items() if uses[name] and uses[name] <= LOOKED_UP)
+    return sum(sizes.values()), sum(sizes.values()) - looked_up
 
 
 def quantized_share(graph: onnx.GraphProto) -> float:

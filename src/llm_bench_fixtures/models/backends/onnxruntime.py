@@ -36,6 +36,7 @@ from llm_bench_fixtures.models.backends.optimum_models import (
     NEEDS_TRANSFORMERS_4,
     TASK,
     check_exportable,
+    plain_embedding,
     try_generating,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
@@ -90,11 +91,12 @@ FAILED_ALLOCATION = re.compile(
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxscript", "onnxruntime", "onnxruntime-gpu", "onnx")
 
-_stored = partial(Storage, is_known=True, has_windows=False, cache_copies=2, scores=2, has_all_logits=True, making=14.0)
+_of_text = partial(Storage, is_known=True, is_text_only=True, has_windows=False, has_all_logits=True)
+_stored = partial(_of_text, cache_copies=2, scores=2, making=14.0)
 STORED = {
     None: _stored(4.0, 4.0, loading=4.0),
     DYNAMIC: _stored(1.0, 1.0, loading=1.0),
-    STATIC: _stored(1.0, 4.0, output_copy=1.0, loading=1.0),
+    STATIC: _stored(1.0, 4.0, output=1.0, made_output=1.0, loading=1.0),
 }
 
 
@@ -137,9 +139,7 @@ def load(request: LoadRequest) -> OnnxModel:
     before_bytes = resident_at_rest(request.device)
     folder = made[-1].folder
     module = open_model(folder, request.device)
-    files = [path for path in folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
-    weight_bytes = sum(path.stat().st_size for path in files)
-    facts = converted_facts(request, made, before_bytes, label=label, weight_bytes=weight_bytes)
+    facts = converted_facts(request, made, before_bytes, label=label)
     if request.variant.quantization == DYNAMIC:
         facts = replace(facts, tolerance=TOLERANCES[Arithmetic.INT8_PER_BATCH])
     facts = replace(facts, cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}))
@@ -178,7 +178,8 @@ def _export(request: LoadRequest, folder: Path) -> TextTrial:
     else:
         from optimum.exporters.onnx import onnx_export_from_model
 
-        onnx_export_from_model(module, folder, task=TASK, do_validation=False)
+        with plain_embedding(module):
+            onnx_export_from_model(module, folder, task=TASK, do_validation=False)
     return trial
 
 

@@ -119,13 +119,8 @@ def load(request: LoadRequest) -> GenaiModel:
     before_bytes = resident_at_rest(request.device)
     tokenizer = request.source.load_tokenizer()
     engine = open_engine(built.folder, tokenizer.eos_token_id)
-    facts = converted_facts(
-        request,
-        (built,),
-        before_bytes,
-        label=label(request.variant, read_counts(built.folder)["accuracy_levels"]),
-        weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
-    )
+    named = label(request.variant, read_counts(built.folder)["accuracy_levels"])
+    facts = converted_facts(request, (built,), before_bytes, label=named)
     return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
 
 
@@ -202,10 +197,8 @@ def count_weights(folder: Path) -> None:
     """Keep COUNTS of the graph in the folder."""
     import onnx
 
-    path = onnx_graphs.only_graph(folder)
-    graph = onnx.load(path, load_external_data=False).graph
-    read = onnx_graphs.weight_bytes_read(path)
-    counts = (read, quantized_share(graph), accuracy_levels(graph))
+    graph = onnx.load(onnx_graphs.only_graph(folder), load_external_data=False).graph
+    counts = (*onnx_graphs.weight_bytes(graph), quantized_share(graph), accuracy_levels(graph))
     write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
 
 

@@ -102,11 +102,11 @@ def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
     A model for an accelerator goes through the machine's memory too.
     """
     source, variant, free = request.source, request.variant, free_memory_bytes()
-    needed = source.weights * bytes_per_weight + source.buffer_bytes
+    needed = source.weights * bytes_per_weight + source.footprint.buffer_bytes
     if needed <= free:
         return
     text = f"{variant.id}: out of memory, {needed / 1e9:.1f} GB asked for and {free / 1e9:.1f} GB free"
-    halved = source.weights * HALF_BYTES + source.buffer_bytes
+    halved = source.weights * HALF_BYTES + source.footprint.buffer_bytes
     if variant.id == request.settings.reference and variant.precision is Precision.FLOAT32 and halved <= free:
         text += ". It is the reference, which all others are compared with: try --llm-reference bf16"
     raise OutOfMemory(text)

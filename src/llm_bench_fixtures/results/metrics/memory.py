@@ -135,7 +135,7 @@ MEMORY: tuple[Metric, ...] = (
         formula=(
             "bytes of the parameters, of the buffers that a checkpoint holds, and of quantization scales, shared "
             "storage counted once; buffers made with the model, such as causal masks and tables of angles, are no "
-            "weights; for ONNX, of its files"
+            "weights; for ONNX, of the graph's tensors"
         ),
         source="llama-bench's model_size",
         value=lambda _, variant: variant.weight_bytes,
