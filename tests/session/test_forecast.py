@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import accumulate
 from typing import Protocol
 
@@ -43,6 +44,15 @@ def test_a_pass_takes_as_long_as_reading_the_weights_or_as_computing() -> None:
     assert FP32.pass_s(10) == 2.0  # computing
     half = Runner(MACHINE, weights=100, layers=1, bytes_per_weight=2, flops_per_s=4000.0)
     assert (half.pass_s(1), half.pass_s(10)) == (0.5, 0.5)
+
+
+def test_a_few_positions_may_take_longer_to_multiply_than_one() -> None:
+    """In float32 torch reads the same weights at another speed: 400 bytes, at 100 a second in place of 400."""
+    machine = replace(MACHINE, rows_bytes_per_s=100.0)
+    plain = Runner(machine, weights=100, layers=1, is_plain=True)
+    assert [plain.pass_s(positions) for positions in (1, 2, 10, 30)] == [1.0, 4.0, 4.0, 6.0]
+    assert Runner(machine, weights=100, layers=1).pass_s(2) == 1.0
+    assert Runner(MACHINE, weights=100, layers=1, is_plain=True).pass_s(2) == 1.0
 
 
 def test_small_models_take_what_starting_their_operations_takes() -> None:

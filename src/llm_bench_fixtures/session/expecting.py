@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
 PROBED_WEIGHTS = 1 << 26  # that one position is multiplied with, in matrices of the model's shape: 256 MiB
+PROBED_ROWS = 8  # of a batch, at one position each
 USUAL_WIDTH = 2048  # of a model whose config has other names for it
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
@@ -68,7 +69,7 @@ class ExpectedCase:
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """The limits as they were measured, and how fast the machine does what else takes time: two tenths of a second."""
+    """The limits as they were measured, and how fast the machine does what else takes time: less than a second."""
     import torch
 
     limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
@@ -87,21 +88,22 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
             took.append(clock() - began_s)
         return max(min(took), 1e-9)
 
-    def weights_bytes_per_s() -> float:
-        hidden, inner = _widths(setup)
-        weights, position = (
-            torch.ones((max(PROBED_WEIGHTS // (hidden * inner), 1), inner, hidden)),
-            torch.ones((1, hidden)),
-        )
+    hidden, inner = _widths(setup)
+    on_cpu = setup.device.kind is DeviceKind.CPU
+    weights = torch.ones((max(PROBED_WEIGHTS // (hidden * inner), 1), inner, hidden)) if on_cpu else torch.empty(0)
+
+    def weights_bytes_per_s(rows: int) -> float:
+        positions = torch.ones((rows, hidden))
 
         def layers() -> None:
             for matrix in weights:
-                torch.nn.functional.linear(position, matrix)
+                torch.nn.functional.linear(positions, matrix)
 
         return weights.nbytes / best_s(layers)
 
     return Machine(
-        read_bytes_per_s=limits.read_bytes_per_s if setup.device.kind is not DeviceKind.CPU else weights_bytes_per_s(),
+        read_bytes_per_s=weights_bytes_per_s(1) if on_cpu else limits.read_bytes_per_s,
+        rows_bytes_per_s=weights_bytes_per_s(PROBED_ROWS) if on_cpu else 0.0,
         flops_per_s=limits.matmul_flops_per_s[Precision.FLOAT32],
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
@@ -256,5 +258,7 @@ def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Ru
         computed = variant.autocast or variant.precision
         rate = 0.0 if variant.quantization else rates.get(computed, 0.0)
         storage = backend.storage_of(variant, setup.device)
-        return Runner(machine, setup.source.weights, layers, storage.matrices, rate, is_made=bool(storage.making))
+        is_made = bool(storage.making)
+        is_plain = not is_made and not variant.autocast and storage.matrices == FLOAT32_BYTES
+        return Runner(machine, setup.source.weights, layers, storage.matrices, rate, is_made, is_plain)
     return None
