@@ -6,11 +6,14 @@ import re
 from typing import Any
 
 import pytest
+import torch
 import transformers
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from families import FAMILIES
+from torch import nn
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
 
 from llm_bench_fixtures.errors import CandidateFailed
-from llm_bench_fixtures.models.architecture import check_architecture
+from llm_bench_fixtures.models.architecture import check_architecture, footprint_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
@@ -62,6 +65,35 @@ def test_no_default_config_fails_by_the_way_it_is_built(model_type: str) -> None
 
 
 def test_matrices_are_those_of_the_layers() -> None:
-    """Of the embedded model: 12 x 256 x 256 in each of its four layers, which are GPT-2's own kind of linear layer."""
+    """Of the embedded model: 12 x 256 x 256 in each of its four layers, which are GPT-2's own kind of linear layer; and
+    a table of 512 positions."""
     source = ModelSource(TINY, TINY_FOLDER)
-    assert check_architecture(source.load_config(), trust_remote_code=False).matrices == 4 * 12 * 256**2
+    found = check_architecture(source.load_config(), trust_remote_code=False)
+    assert (found.matrices, found.positions) == (4 * 12 * 256**2, 512 * 256)
+    assert (found.odd_matrices, found.experts, found.of_text) == (0, 0, None)
+
+
+def test_odd_matrices_and_stacks_are_counted_apart_and_convolutions_are_neither() -> None:
+    """Rows in 32s and columns in 64s can be packed: 33 x 64 and 32 x 65 can't."""
+
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.experts = nn.Parameter(torch.zeros(3, 5, 7))
+            self.layers = nn.ModuleList([nn.Linear(64, 32), nn.Linear(64, 33), nn.Linear(65, 32)])
+            self.filter = nn.Conv1d(2, 2, 4)
+
+    found = footprint_of(Stack())
+    assert found.experts == 3 * 5 * 7
+    assert found.odd_matrices == 33 * 64 + 32 * 65
+    assert found.matrices == found.odd_matrices + 32 * 64
+
+
+def test_the_part_for_images_is_none_of_the_text() -> None:
+    """Of Gemma 3, whose output layer is the embedding."""
+    (gemma,) = (family for family in FAMILIES if family.name == "gemma3")
+    config = AutoConfig.for_model(**gemma.config)
+    text = transformers.Gemma3ForCausalLM(config.get_text_config())
+    found = check_architecture(config, trust_remote_code=False)
+    assert found.of_text is not None
+    assert found.of_text.weights == sum(weight.numel() for weight in text.parameters()) < found.weights

@@ -122,6 +122,18 @@ def test_an_untied_output_may_be_quantized_where_the_embedding_is_not() -> None:
     assert predict(shape, Storage(1, 4, output=1), ()).held == PROCESS_BYTES + 600 + 800 + 200
 
 
+def test_what_lies_in_stacks_or_can_not_be_packed_is_not_quantized_by_every_engine() -> None:
+    """Of 1,000 weights 400 are in tables, 100 in stacks, 50 in odd matrices and 450 in others."""
+    shape = ModelShape(weights=1_000, tables=400, is_tied=True, odd_matrices=50, experts=100)
+    for storage, whole in (
+        (Storage(1, 4), 0),
+        (Storage(1, 4, packs=True), 50),
+        (Storage(1, 4, takes_stacks=False), 100),
+        (Storage(1, 4, packs=True, takes_stacks=False), 150),
+    ):
+        assert predict(shape, storage, ()).held == PROCESS_BYTES + 4 * 400 + 4 * whole + (600 - whole)
+
+
 def test_an_export_leaves_out_what_a_text_does_not_need() -> None:
     """Of 1,000 weights 300 read images; of the rest, 400 are in tables, 20 are of positions and 50 of norms."""
     text = ModelShape(weights=700, tables=400, is_tied=True, positions=20, others=50)

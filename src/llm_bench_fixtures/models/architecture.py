@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PYTHON_TABLES = ("flaubert", "marian", "pegasus", "roformer", "xlm")  # fill tables of sines number by number, in Python
 MOST_SINES = 20_000_000  # some seconds; these models' published configs ask for a million
 UNKNOWN = "Unrecognized configuration class"  # what transformers says of a config that none of its models is made of
+PACKED = 32, 64  # rows that bitsandbytes' kernel for AVX512-BF16 packs together, and columns that share a scale
+STACKED = 2  # dimensions of one matrix
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class Footprint:
 
     matrices: int = 0
     """Of the weights, those of linear layers, which engines quantize; without the output layer's."""
+
+    odd_matrices: int = 0
+    """Of these, those of layers whose rows or columns are no multiples of `PACKED`."""
+
+    experts: int = 0
+    """Of the weights, those of matrices that lie in stacks: of experts, in some architectures."""
 
     positions: int = 0
     """Of the weights, those of tables that are looked up besides the tokens'."""
@@ -126,10 +134,17 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
     parts = [*module.parameters(), *(output.parameters() if output else ())]
     tokens = getattr(module, "get_input_embeddings", lambda: None)()
     tables = [one for one in module.modules() if isinstance(one, nn.Embedding) and one is not tokens]
+    others = [one for one in module.modules() if not isinstance(one, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
+    matrices = [(rows, columns) for _, layer, rows, columns in linear_layers(module) if layer is not output]
+    packed_rows, packed_columns = PACKED
     return Footprint(
         sum({id(part): part.numel() for part in parts}.values()),
         buffer_bytes=0,
-        matrices=sum(rows * columns for _, layer, rows, columns in linear_layers(module) if layer is not output),
+        matrices=sum(rows * columns for rows, columns in matrices),
+        odd_matrices=sum(
+            rows * columns for rows, columns in matrices if rows % packed_rows or columns % packed_columns
+        ),
+        experts=sum(part.numel() for one in others for part in one.parameters(recurse=False) if part.ndim > STACKED),
         positions=sum(one.weight.numel() for one in tables),
     )
 

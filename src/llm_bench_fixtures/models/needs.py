@@ -40,6 +40,12 @@ class ModelShape:
     tables: int = 0
     """Of the weights, those of the embedding and of an output layer of its own."""
 
+    odd_matrices: int = 0
+    """Of the weights, those of matrices that can't be packed."""
+
+    experts: int = 0
+    """Of the weights, those of matrices that lie in stacks."""
+
     positions: int = 0
     """Of the weights, those of tables that are looked up besides the tokens'."""
 
@@ -77,12 +83,15 @@ class ModelShape:
         head = number("head_dim") or hidden // max(heads, 1)
         matrix = hidden * number("vocab_size")
         is_tied = bool(getattr(text, "tie_word_embeddings", False))
-        weights, matrices, positions = footprint.weights, footprint.matrices, footprint.positions
+        weights, positions, experts = footprint.weights, footprint.positions, footprint.experts
+        matrices = footprint.matrices + experts
         tables = min(matrix * (1 if is_tied else 2), weights)
         return cls(
             weights,
             vocabulary=number("vocab_size"),
             tables=tables,
+            odd_matrices=footprint.odd_matrices,
+            experts=experts,
             positions=positions,
             others=max(weights - tables - matrices - positions, 0) if matrices else 0,
             is_tied=is_tied,
@@ -179,6 +188,12 @@ class Storage:
 
     is_text_only: bool = False
     """Whether it leaves out what a text doesn't need."""
+
+    packs: bool = False
+    """Whether it leaves matrices as they are that can't be packed."""
+
+    takes_stacks: bool = True
+    """Whether it quantizes matrices that lie in stacks."""
 
     is_known: bool = False
     """Whether its passes keep and take what those of transformers on torch do, but for the next three; else no largest
@@ -357,11 +372,13 @@ def parts_of(
     """seen: of the model's own code, in the dtype of the storage's numbers; None where it can't be."""
     if storage.is_text_only and shape.of_text:
         shape = replace(shape.of_text, buffer_bytes=shape.buffer_bytes)
-    matrices = shape.weights - shape.tables - shape.positions - shape.others
+    others = shape.others
+    others += (shape.odd_matrices if storage.packs else 0) + (0 if storage.takes_stacks else shape.experts)
+    matrices = shape.weights - shape.tables - shape.positions - others
     copied = shape.tables if shape.is_tied else 0
     output = 0 if shape.is_tied else shape.tables // 2
     of_output = storage.tables if storage.output is None else storage.output
-    weights = matrices * storage.matrices + shape.others * storage.numbers
+    weights = matrices * storage.matrices + others * storage.numbers
     weights += (
         (shape.tables - output + shape.positions) * storage.tables + output * of_output + copied * storage.output_copy
     )

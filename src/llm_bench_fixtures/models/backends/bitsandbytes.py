@@ -24,7 +24,7 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
     scales_of,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.device import Device, ResolvedPrecision, processor_flags, resolve_precision
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
@@ -56,7 +56,10 @@ DOUBLE_QUANT = Setting("bnb_double_quant", parse_bool)
 def storage(variant: Variant, device: Device) -> Storage:
     """The embedding and the output layer aren't quantized."""
     size = 4 if device.kind == "cpu" else 2
-    return Storage(1.0 if variant.quantization == INT8 else FOUR_BITS, size, numbers=size, is_known=True)
+    is_int8 = variant.quantization == INT8
+    packs = not is_int8 and device.kind == "cpu" and "avx512_bf16" in processor_flags()
+    matrices = 1.0 if is_int8 else FOUR_BITS
+    return Storage(matrices, size, numbers=size, packs=packs, takes_stacks=False, is_known=True)
 
 
 def prepare(request: LoadRequest) -> None:

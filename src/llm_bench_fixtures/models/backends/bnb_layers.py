@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.architecture import PACKED
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.weights import linear_layers, weights_outside
 
@@ -24,8 +25,7 @@ CLIPPED = frozenset({"correction_coefs", "prediction_coefs"})
 # Of DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
 # bitsandbytes' int8 on a CPU takes no more than three.
 EXPANDING, EXPANDED_BY = "kv_b_proj", "expand_kv"
-# What bitsandbytes' kernel for AVX512-BF16 takes: rows that are packed together, and columns that share a scale.
-PACKED_ROWS, SCALED_COLUMNS = 32, 64
+PACKED_ROWS, SCALED_COLUMNS = PACKED
 NAMED = 3  # layers, of those that the report tells of
 
 

@@ -135,7 +135,7 @@ BACKEND = Backend(
     modules=("torchao",),
     extra="torchao",
     imports=("torchao.quantization",),
-    storage=lambda *_: Storage(1.0, 4.0, loading=4.0, is_known=True),  # it is loaded in float32
+    storage=lambda *_: Storage(1.0, 4.0, takes_stacks=False, loading=4.0, is_known=True),  # it is loaded in float32
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     libraries=("torchao",),
