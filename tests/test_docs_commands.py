@@ -28,7 +28,7 @@ SAVED = sorted({
     for words in shown_commands(path.read_text(encoding="utf-8"))
     if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:4]))
 })  # fmt: skip
-REPORTS = ("llm-bench-report", "laptop", "server", "gpt2")
+REPORTS = ("llm-bench-report", "laptop", "server", "gpt2", "whole")
 WORKED = ROOT / "docs" / "tutorial" / "which-quantization.md"
 SHORTLY = "--llm-rounds=1 --llm-max-noise=0 --llm-limits-time=0 --llm-choices=none -p no:cacheprovider"
 
