@@ -151,6 +151,18 @@ def test_without_a_cache_each_pass_is_a_prefill(forecast: Forecast) -> None:
     assert forecast.left_s == pytest.approx(2.0 + 1.0)
 
 
+def test_what_was_seen_last_counts_most(forecast: Forecast) -> None:
+    """A pass takes 5 s, then 1 s as expected, and a case counts half as much as the next: (5/2 + 1) / (1/2 + 1)."""
+    forecast.expect_runner("fp32", FP32)
+    forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=7.0), "a")
+    workload = Workload(((1,),), 2, 1)
+    found = []
+    for seconds in (5.0, 1.0, 1.0):
+        forecast.saw("fp32", workload, [timed(1.0, seconds)])
+        found.append(forecast.left_s)
+    assert found == pytest.approx([35.0, 7 * 3.5 / 1.5, 7 * 2.75 / 1.75])
+
+
 def test_what_a_variant_was_found_to_take_is_not_corrected_again(forecast: Forecast, clock: Clock) -> None:
     """Two cases of 10 s each; the first takes 20 s, and its rounds show why: nothing is left for their kind."""
     forecast.expect_runner("fp32", FP32)

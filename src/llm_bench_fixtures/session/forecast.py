@@ -24,6 +24,7 @@ CALLS_PER_LAYER = 140  # of operations, that a layer's pass makes: GPT-2's with 
 CALLS_PER_MASK = 2500  # of operations, that transformers' building of a padded batch's mask is worth, in each pass
 PROCESS_CALLS = 200_000  # of small operations, that starting a process is worth
 LONG_S = 600.0  # a run that takes longer is told what makes it short
+FADED = 0.5  # of what was seen, that still counts next to the next case: machines change within a run
 MARGIN = 1.2  # of a limit that has room for all, over the seconds that are expected
 
 
@@ -247,7 +248,8 @@ class Forecast:
         """Correct what the variant has yet to run by rounds of it."""
         if (runner := self._runners.get(variant)) is not None and rounds:
             expected, taken = self._seen.get(variant, (Phases(), Phases()))
-            self._seen[variant] = expected + runner.round_of(Shape.of(workload)), taken + _phases_of(workload, rounds)
+            expected += runner.round_of(Shape.of(workload))
+            self._seen[variant] = FADED * expected, FADED * (taken + _phases_of(workload, rounds))
 
     def _pace(self, variant: str) -> Phases:
         """How many times as long as expected its passes take."""
