@@ -193,6 +193,13 @@ def test_shapes_next_to_prompts_are_refused() -> None:
         parse_settings({"prompts": "mine.jsonl", "shape": "512/128"})
 
 
+def test_a_cache_for_own_prompts_without_any_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="--llm-cache: only prompts of your own run with it: give --llm-prompts"):
+        parse_settings({"cache": "static"})
+    assert parse_settings({"cache": "dynamic"}).cache == (CacheKind.DYNAMIC,)
+    assert parse_settings({"cache": "static", "shape": "8/4"}).cache == (CacheKind.STATIC,)
+
+
 def test_a_stride_beyond_the_window_would_skip_tokens_and_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"--llm-stride: 65 is more than the window of 64 tokens"):
         parse_settings({"window": "64", "stride": "65"})
