@@ -143,7 +143,7 @@ def slow_or_not(family: Family) -> Any:
     return pytest.param(family, id=family.name, marks=marks)
 
 
-@pytest.mark.parametrize("family", map(slow_or_not, WITH_ALL_FAMILIES))
+@pytest.mark.parametrize("family", [slow_or_not(family) for family in WITH_ALL_FAMILIES])
 def test_a_family_keeps_what_was_foreseen(
     family: Family, make_request: Callable[..., LoadRequest], tmp_path: Path
 ) -> None:

@@ -100,10 +100,11 @@ def read_saved(bench: Bench, name: str) -> dict[str, Any]:
 
 
 def test_a_saved_run_can_be_compared_with(own_suite: Bench) -> None:
-    first = own_suite.run("--benchmark-autosave")
+    """In processes of their own: in one, the memory of the first run is in the way of the second."""
+    first = own_suite.run_forked("--benchmark-autosave")
     assert first.ret == 0
     first.stderr.fnmatch_lines(["Saved benchmark data in: *"])
-    second = own_suite.run("--benchmark-compare")
+    second = own_suite.run_forked("--benchmark-compare")
     assert second.ret == 0
     second.stdout.fnmatch_lines_random(["*test_mine[[]fp32[]] (0001_*", "*test_mine[[]fp32[]] (NOW)*"])
     second.stdout.fnmatch_lines(["Nothing changed beyond the noise, compared with*"])
