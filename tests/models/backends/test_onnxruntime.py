@@ -228,6 +228,12 @@ def test_the_quantized_models_own_logits_are_none(
     calibration.check_close(loaded["ort-fp32"].module.session, loaded["ort-int8-static"].module.session, feeds)
 
 
+def test_each_prompts_prefill_and_last_step_are_checked() -> None:
+    feeds: list[calibration.Feed] = [{"number": np.array(number)} for number in range(2 * calibration.NEW_TOKENS)]
+    last = calibration.NEW_TOKENS - 1
+    assert [int(feed["number"]) for feed in calibration.checked(feeds)] == [0, last, last + 1, 2 * last + 1]
+
+
 def test_the_divergence_is_the_kl_from_float32_in_nats() -> None:
     """KL((1/2, 1/2) || (4/5, 1/5)) = ln(5/8) / 2 + ln(5/2) / 2; the other way round it would be 0.193."""
     expected = (math.log(5 / 8) + math.log(5 / 2)) / 2

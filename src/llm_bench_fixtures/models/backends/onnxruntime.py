@@ -238,7 +238,8 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
             _quantize(request, exported.folder, folder, ranges)
         with request.progress.activity(Phase.CALIBRATING, f"checking {name} in int8 against float32"):
-            calibration.check_close(float_model.session, open_model(folder, request.device).session, feeds)
+            quantized_model = open_model(folder, request.device)
+            calibration.check_close(float_model.session, quantized_model.session, calibration.checked(feeds))
 
     return request.store.get("onnx-int8-static", key, build)
 
