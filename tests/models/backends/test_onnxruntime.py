@@ -110,10 +110,12 @@ def test_a_quantized_model_is_smaller_than_float32(variant: str, loaded: Mapping
     assert loaded[variant].facts.weight_bytes < loaded["ort-fp32"].facts.weight_bytes
 
 
-def test_weight_bytes_are_those_of_the_graph_file(loaded: Mapping[str, TransformersModel]) -> None:
+def test_weight_bytes_are_most_of_the_graphs_file(loaded: Mapping[str, TransformersModel]) -> None:
+    """The rest of it, the nodes, takes at most half a megabyte."""
     for model in loaded.values():
-        graph = Path(model.module.path)
-        assert model.facts.weight_bytes == graph.stat().st_size
+        size = Path(model.module.path).stat().st_size
+        assert size - 500_000 < model.facts.weight_bytes < size
+    assert loaded["ort-fp32"].facts.weight_bytes == pytest.approx(4 * 4_339_200, rel=0.01)
 
 
 def test_the_exported_model_generates_the_tokens_of_torch(
