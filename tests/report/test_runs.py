@@ -12,8 +12,18 @@ from shown_table import header, rows
 from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.report.agreement import labels_of
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.runs import Aspect, Runs, notes, obstacles, runs_of, runs_table
-from llm_bench_fixtures.report.runs_report import render_runs_markdown
+from llm_bench_fixtures.report.runs import (
+    MOST_SHOWN,
+    Aspect,
+    Place,
+    Runs,
+    answers_table,
+    notes,
+    obstacles,
+    runs_of,
+    runs_table,
+)
+from llm_bench_fixtures.report.runs_report import render_runs, render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
@@ -221,3 +231,39 @@ def test_runs_of_one_machine_are_named_by_their_folder_or_their_minute() -> None
     saved = [f"/s/000{number}_{'a' * 40}_20261122_100919.json" for number in (1, 2, 3)]
     assert labels_of(origins, saved) == ["0001", "0002", "0003"]
     assert labels_of(origins) == ["2026-11-22 10:09 UTC", "2026-11-22 11:09 UTC", "2026-11-22 12:09 UTC"]
+
+
+def test_many_runs_have_a_table_of_answers_in_place_of_cards_and_charts() -> None:
+    few, many = (
+        beside(*(pair(hardware=f"machine {place}") for place in range(runs))) for runs in (MOST_SHOWN, MOST_SHOWN + 1)
+    )
+    pages = [render_runs(one) for one in (few, many)]
+    assert ['class="card"' in page for page in pages] == [True, False]
+    assert ["data-chart=" in page for page in pages] == [True, False]
+    found = answers_table(many)
+    assert header(found)[:2] == ("run", "lowest latency")
+    assert rows(found)[0][:2] == ("machine 0", "bf16")
+
+
+def test_the_sentence_on_many_runs_names_the_variants_of_most() -> None:
+    named = [*"aabbccdde", *"ffgg"]
+    runs = beside(*(run_won_by(name, f"machine {place}") for place, name in enumerate(named)))
+    first = runs.sentence.partition(";")[0]
+    assert first == "Lowest latency: a on 2 runs, b on 2 runs, c on 2 runs, d on 2 runs, others on 5 runs"
+
+
+def run_won_by(name: str, hardware: str) -> Run:
+    records = [make_record("fp32", 1.0), make_record(name, 0.5)]
+    variants = [make_variant(), make_variant(name, quality={"perplexity": 20.1, "ppl_ratio": 1.005})]
+    return make_run(records, variants, provenance=make_provenance(hardware=hardware))
+
+
+def test_cells_of_a_sweep_are_compared_between_machines_only() -> None:
+    """The long one has other work; each machine's is compared with the first machine's."""
+    long = make_workload("long", prompt_tokens=999)
+    runs = [pair(), make_run([make_record("fp32", workload=long), make_record("bf16", 0.5, workload=long)])]
+    found = [of(run) for run in (*runs, *runs)]
+    places = [Place(f"{what}/{at}", at, what) for at in ("a", "b") for what in ("short", "long")]
+    assert [bool(run.left_out) for run in runs_of(found).runs] == [False, True, False, True]
+    assert not any(run.left_out for run in runs_of(found, (), places).runs)
+    assert runs_of(found, (), places).pooled == ()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from llm_bench_fixtures.statistics.spread import (
     percentile,
     stability,
     student_half_width,
+    variance,
 )
 
 POSITIVE = st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=30)
@@ -83,3 +85,14 @@ def test_percentiles_by_hand() -> None:
     values = [float(value) for value in range(100, -1, -1)]
     assert [percentile(values, share) for share in (0.5, 0.9, 0.99)] == pytest.approx([50, 90, 99])
     assert percentile([1.0, 2.0], 0.5) == pytest.approx(1.5)
+
+
+@given(POSITIVE)
+def test_the_variance_is_that_of_exact_fractions(values: list[float]) -> None:
+    assert variance(values) == pytest.approx(statistics.variance(values), rel=1e-9, abs=1e-12)
+
+
+@given(st.floats(1e-3, 1e3), st.integers(2, 30))
+def test_equal_values_have_no_variance(value: float, count: int) -> None:
+    """Bug that this would be: what is left of rounding taken for noise."""
+    assert variance([value] * count) == 0.0

@@ -11,7 +11,21 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, merge, pair, report, run, trend
+from llm_bench_fixtures.cli import (
+    aa,
+    bless,
+    cache,
+    compare,
+    export,
+    gate,
+    history,
+    merge,
+    pair,
+    report,
+    run,
+    sweep,
+    trend,
+)
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -27,6 +41,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "history": history,
     "export": export,
     "trend": trend,
+    "sweep": sweep,
     "pair": pair,
     "aa": aa,
     "cache": cache,

@@ -37,7 +37,7 @@ from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against
 from llm_bench_fixtures.report.renderers.columns import wrapped
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
-from llm_bench_fixtures.report.runs import Runs, runs_of
+from llm_bench_fixtures.report.runs import Place, Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry
@@ -48,6 +48,8 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE
 
 REPORT = Setting("report", parse_path)
 FIT = Setting("fit", parse_optional_size)
+
+MOST_SAID = 12  # sentences on several runs, in the terminal
 
 HELP = "make the report of a saved run again, or of several runs together"
 
@@ -96,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             warn(f"left out: {reason}")
         report_one(runs[0], paths, against, arguments, progress)
     else:
-        _report_several(runs, unreadable, paths, arguments, progress)
+        report_several(runs, unreadable, paths, arguments, progress)
     return ExitStatus.PASSED
 
 
@@ -197,15 +199,18 @@ def _not_shown(found: Run, width: int) -> Iterator[str]:
         yield from wrapped(text, width)
 
 
-def _report_several(
+def report_several(
     found: Sequence[Run],
     unreadable: Sequence[str],
     paths: Sequence[Path],
     arguments: argparse.Namespace,
     progress: Progress,
+    places: Sequence[Place] = (),
 ) -> None:
+    """Write one report of the runs and say what it says. unreadable: why others are not in it. paths: the files that
+    they were read from. places: of a sweep's runs."""
     with progress.activity(Phase.REPORTING, "writing the report"):
-        runs = runs_of([findings_of(run, registry(), _need(run, arguments)) for run in found], unreadable)
+        runs = runs_of([findings_of(run, registry(), _need(run, arguments)) for run in found], unreadable, places)
         write_runs_report(runs, arguments.output, has_results=_is_in(arguments.output, paths))
     say([*_lines(runs, arguments.output), *_set_aside(arguments.output)])
 
@@ -224,6 +229,9 @@ def _set_aside(folder: Path) -> Iterator[str]:
 def _lines(runs: Runs, folder: Path) -> Iterator[str]:
     width = shutil.get_terminal_size().columns
     yield from wrapped(runs.sentence, width)
-    for sentence in (*runs.pooled, *runs.incomparable):
+    sentences = (*([runs.ranks.sentence] if runs.ranks else []), *runs.pooled, *runs.incomparable)
+    for sentence in sentences[:MOST_SAID]:
         yield from wrapped(f"- {sentence}", width, indent="  ")
+    if len(sentences) > MOST_SAID:
+        yield f"- {len(sentences) - MOST_SAID} more are in the report"
     yield f"Report: {folder / 'report.html'}"

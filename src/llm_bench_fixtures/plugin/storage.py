@@ -5,10 +5,9 @@ pytest-benchmark takes both from the working folder. If pytest is started elsewh
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.history.git import git_output
+from llm_bench_fixtures.history.git import changes_in
 from llm_bench_fixtures.history.storage import FOLDER
 from llm_bench_fixtures.plugin.internals import DETACHED, is_storage_given, keep_in, measured_commit, storage_option
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
 CI_BRANCHES = ("GITHUB_REF_NAME", "CI_COMMIT_BRANCH")
-# Untracked files that may change what is measured. Not what tools leave in a checkout: environments, caches and builds.
-LEFT_BY_TOOLS = ("**/site-packages/**", "**/build/lib*/**", "**/.cache/**", "**/.eggs/**")
-UNTRACKED = (":(top)*.py", *(f":(top,exclude,glob){pattern}" for pattern in LEFT_BY_TOOLS))
 
 
 def project_folder(config: pytest.Config) -> Path:
@@ -62,21 +58,11 @@ def in_project(config: pytest.Config) -> Iterator[None]:
 
 
 def commit_of(config: pytest.Config) -> Commit:
-    """The commit that is measured, with a digest of what was changed since, and of Python files that aren't tracked and
-    that no tool has left, as far as git tells it."""
+    """The commit that is measured, with a digest of what was changed since, as far as git tells it."""
     commit, folder = measured_commit(config), project_folder(config)
     if not commit.id:
         return commit
-    parts = []
-    if commit.dirty:
-        changes = git_output(folder, "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD") or ""
-        parts.append(changes.encode(errors="surrogateescape"))
-    listed = git_output(folder, "ls-files", "--others", "--exclude-standard", "-z", *UNTRACKED) or ""
-    for name in filter(None, listed.split("\0")):
-        with suppress(OSError):
-            parts += name.encode(errors="surrogateescape"), (folder / name).read_bytes()
-    digest = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
-    return replace(commit, changes=digest if any(parts) else "")
+    return replace(commit, changes=changes_in(folder, dirty=commit.dirty))
 
 
 def with_branch(commit: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

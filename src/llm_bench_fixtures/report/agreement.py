@@ -30,7 +30,7 @@ METHOD = (
 )
 PARTS: tuple[Callable[[Provenance], str], ...] = (
     lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
-    lambda one: _short_machine(one.hardware),
+    lambda one: short_machine(one.hardware),
     lambda one: one.device,
 )  # of a label, wherever they differ
 MORE: tuple[Callable[[Provenance], str], ...] = (
@@ -47,7 +47,7 @@ LAST: tuple[Callable[[Provenance], str], ...] = (
 TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|, \d+ cores?$", re.IGNORECASE)
 
 
-def _short_machine(hardware: str) -> str:
+def short_machine(hardware: str) -> str:
     """The processor without its trademarks and its number of cores."""
     return " ".join(TRADEMARKS.sub("", hardware).split()) or hardware
 
@@ -67,11 +67,11 @@ def _folder(source: str) -> str:
     return MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else path.absolute().parent.name
 
 
-def common_to(origins: Sequence[Provenance], least: int = 1) -> str:
-    """The model and the machine, as far as all runs share them; nothing where they share less than `least` of both."""
+def common_to(origins: Sequence[Provenance]) -> str:
+    """The model and the machine, as far as all runs share them."""
     texts = [{part(one) for one in origins} for part in PARTS[:2]]
     shared = [found.pop() for found in texts if len(found) == 1]
-    return ", ".join(shared) if len(shared) >= least else ""
+    return ", ".join(shared)
 
 
 def labels_of(origins: Sequence[Provenance], sources: Sequence[str] = ()) -> list[str]:

@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import PEAKS, memory_metric
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.together import why_runs_apart
-from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence, common_to, labels_of
+from llm_bench_fixtures.report.agreement import (
+    agreement_sections,
+    agreement_sentence,
+    common_to,
+    labels_of,
+    short_machine,
+)
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of, shown_order
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
 from llm_bench_fixtures.report.words.answer import standing_words
@@ -25,6 +33,8 @@ from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run
 
 RUN = "run"
+MOST_NAMED = 4  # variants in the sentence on more runs than MOST_SHOWN
+MOST_SHOWN = 12  # runs that have cards and marks in a chart; more are told apart in tables only
 
 
 class Aspect(StrEnum):
@@ -98,14 +108,28 @@ def _peak(findings: Findings) -> str:
 
 
 @dataclass(frozen=True)
-class RunBeside:
-    """One of several runs, or several that are pooled."""
+class Place:
+    """Where a run stands among the others."""
 
     label: str
     """Its machine and model, as far as they tell the runs apart."""
+    machine: str
+    what: str
+    """What runs on several machines: a model, or a model with options."""
+
+
+@dataclass(frozen=True)
+class RunBeside:
+    """One of several runs, or several that are pooled."""
+
+    place: Place
     findings: Findings
     left_out: Mapping[Aspect, str]
     """Why these are not comparable with the first run's."""
+
+    @property
+    def label(self) -> str:
+        return self.place.label
 
     @property
     def parts(self) -> tuple[Run, ...]:
@@ -132,6 +156,25 @@ class Runs:
     runs: tuple[RunBeside, ...]
     unreadable: tuple[str, ...] = ()
     """Why further files are not among them."""
+
+    @cached_property
+    def table(self) -> Table:
+        """The figures of the variants in each."""
+        return runs_table(self.runs)
+
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """The order of the variants by machine."""
+        places = ((run.place, run.findings) for run in self.runs)
+        return ranks_of([(place.what, place.machine, frozenset(shown_order(seen)), seen) for place, seen in places])
+
+    @property
+    def agreement(self) -> Iterator[Section]:
+        """The ranks, and the tables of each run that several are pooled in, under its name."""
+        if self.ranks:
+            yield Section(TITLE, self.ranks.table, NOTE)
+        for run in self.runs:
+            yield from (replace(one, title=f"{run.label}: {one.title}") for one in agreement_sections(run.findings))
 
     @property
     def common(self) -> str:
@@ -183,11 +226,24 @@ def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str,
         yield (f"on all {runs}" if len(labels) == runs > 1 else ", ".join(labels)), sentence
 
 
-def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = ()) -> Runs:
-    """found: what each run's own report says; at least one. unreadable: why further files are not among them."""
-    labels = labels_of([one.run.provenance for one in found], [one.run.source for one in found])
-    runs = (RunBeside(label, one, obstacles(found[0], one)) for label, one in zip(labels, found, strict=True))
+def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = (), places: Sequence[Place] = ()) -> Runs:
+    """found: what each run's own report says; at least one. unreadable: why further files are not among them. places:
+    of a sweep's runs, which are compared between machines only; without any, all are with the first."""
+    firsts: dict[str, Findings] = {}
+    for place, one in zip(places, found, strict=False):
+        firsts.setdefault(place.what, one)
+    runs = (
+        RunBeside(place, one, obstacles(firsts.get(place.what, found[0]), one))
+        for place, one in zip(places or _places_of(found), found, strict=True)
+    )
     return Runs(tuple(runs), tuple(unreadable))
+
+
+def _places_of(found: Sequence[Findings]) -> Iterator[Place]:
+    labels = labels_of([one.run.provenance for one in found], [one.run.source for one in found])
+    for label, one in zip(labels, found, strict=True):
+        origin = one.run.provenance
+        yield Place(label, f"{short_machine(origin.hardware)}, {origin.device}", origin.model)
 
 
 def _readers_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersRow]:
@@ -204,8 +260,12 @@ def _choices(rows: Sequence[ReadersRow]) -> str:
         chosen.setdefault(row.variant, []).append(row.label)
     if len(chosen) == 1 and len(rows) > 1:
         return f"{rows[0].variant} on all of them"
-    named = {variant: labels[0] if len(labels) == 1 else f"{len(labels)} runs" for variant, labels in chosen.items()}
-    return ", ".join(f"{variant} on {where}" for variant, where in named.items())
+    said = list(chosen.items())
+    if len(rows) > MOST_SHOWN:
+        said.sort(key=lambda one: -len(one[1]))
+        said[MOST_NAMED:] = [("others", [label for _, labels in said[MOST_NAMED:] for label in labels])]
+    where = ((name, labels[0] if len(labels) == 1 else f"{len(labels)} runs") for name, labels in said if labels)
+    return ", ".join(f"{name} on {labels}" for name, labels in where)
 
 
 def _left_out(run: RunBeside) -> Iterator[str]:
@@ -249,6 +309,14 @@ def _columns(run: RunBeside) -> dict[str, Figures]:
     return {name: found[name] for name, of in COLUMNS.items() if name in found and of not in run.left_out}
 
 
+def answers_table(runs: Runs) -> Table:
+    """A row a run: what to use there for each reader."""
+    cells = {reader: {row.label: Cell(row.variant, note=row.figure) for row in rows} for reader, rows in runs.readers}
+    columns = (Column(RUN), *(Column(str(reader)) for reader in cells))
+    rows = ((Cell(run.label), *(found.get(run.label, Cell()) for found in cells.values())) for run in runs.runs)
+    return Table(columns, tuple(rows))
+
+
 def about_table(runs: Sequence[RunBeside]) -> Table:
     """A row for each file: where it comes from."""
     rows = []
@@ -260,16 +328,16 @@ def about_table(runs: Sequence[RunBeside]) -> Table:
     return Table.of_texts((RUN, "model", "machine", "started", "commit", "file"), rows)
 
 
-def agreement_of_runs(runs: Sequence[RunBeside]) -> list[Section]:
-    """The tables of each run that several are pooled in, under its name."""
-    return [replace(one, title=f"{run.label}: {one.title}") for run in runs for one in agreement_sections(run.findings)]
-
-
 def notes(runs: Sequence[RunBeside]) -> Iterator[str]:
     """How to read the table, and what didn't run where."""
     yield "The runs ran at different times: compare their latencies only where they differ by far more than the noise."
-    for run in runs:
-        yield f"{run.label}: identical work differed by up to {run.findings.noise.percent:.0f} %."
+    noise = [run.findings.noise.percent for run in runs]
+    if len(runs) > MOST_SHOWN:
+        yield f"Identical work of a run differed by up to {min(noise):.0f} to {max(noise):.0f} %."
+    else:
+        yield from (
+            f"{run.label}: identical work differed by up to {one:.0f} %." for run, one in zip(runs, noise, strict=True)
+        )
     if len({run.findings.run.provenance.model for run in runs}) > 1:
         yield "Perplexities of two models are over other tokens; the change against the own reference can be compared."
     said = [(run.label, sentence) for run in runs for sentence in _remarks(run)]
@@ -279,7 +347,8 @@ def notes(runs: Sequence[RunBeside]) -> Iterator[str]:
 def _pooling(run: RunBeside, runs: Sequence[RunBeside]) -> Iterator[str]:
     if run.findings.agreement is not None:
         yield agreement_sentence(run.findings.agreement)
-    alike = next(one for one in runs if common_to([one.findings.run.provenance, run.findings.run.provenance], least=2))
+    here = run.place.machine, run.place.what
+    alike = next(one for one in runs if (one.place.machine, one.place.what) == here)
     if alike is not run:
         reasons = "; ".join(why_runs_apart(alike.findings.run, run.findings.run))
         yield f"not pooled with {alike.label}: {reasons}."

@@ -16,7 +16,14 @@ from llm_bench_fixtures.report.page.tables import PageTable, chips_of, glossary
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
-from llm_bench_fixtures.report.runs import RUN, Runs, about_table, agreement_of_runs, notes, runs_table
+from llm_bench_fixtures.report.runs import (
+    MOST_SHOWN,
+    RUN,
+    Runs,
+    about_table,
+    answers_table,
+    notes,
+)
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, begun
 from llm_bench_fixtures.results.formatting import count
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEAST_ROWS = 12  # of the table
+MOST_ROWS = 60  # of a folded one
 CAPTION = "Text generation by machine and model."
 
 
@@ -40,7 +48,7 @@ def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) ->
     files: dict[str, Callable[[], str]] = {
         TABLE_FILE: lambda: _data(runs).to_csv(index=False),
         MARKDOWN_FILE: lambda: render_runs_markdown(runs),
-        LATEX_FILE: lambda: "\n".join(latex_table(runs_table(runs.runs), CAPTION)) + "\n",
+        LATEX_FILE: lambda: "\n".join(latex_table(runs.table, CAPTION)) + "\n",
         PAGE_FILE: lambda: render_runs(runs),
     }
     attempts = Attempts(folder)
@@ -67,7 +75,7 @@ def render_runs_markdown(runs: Runs) -> str:
 
     Of runs that are too many for a comment, rows and then whole parts are left out, and that is said.
     """
-    table = runs_table(runs.runs)
+    table = runs.table
     rows = len(table.rows)
     while rows > LEAST_ROWS and len("\n".join(_lines(runs, table, rows)).encode()) >= LIMIT_BYTES:
         rows -= len(runs.runs)
@@ -79,6 +87,8 @@ def _lines(runs: Runs, table: Table, rows: int) -> Iterator[str]:
     if runs.common:
         yield from (f"All of {escape(runs.common)}.", "")
     yield from (f"**{escape(runs.sentence)}**", "")
+    if runs.ranks:
+        yield from (escape(runs.ranks.sentence), "")
     if table.rows:
         yield from (*markdown_table(replace(table, rows=table.rows[:rows])), "")
     if rows < len(table.rows):
@@ -87,8 +97,10 @@ def _lines(runs: Runs, table: Table, rows: int) -> Iterator[str]:
     yield from (*bullets(runs.pooled), "")
     if runs.incomparable:
         yield from ("Not compared:", "", *bullets(runs.incomparable), "")
-    for section in agreement_of_runs(runs.runs):
-        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
+    for section in runs.agreement:
+        is_short = len(section.table.rows) <= MOST_ROWS
+        rows_of = markdown_table(section.table) if is_short else ["`report.html` has the table."]
+        yield from folded(section.title, [escape(section.note), "", *rows_of])
     answers = (f"{labels}: {sentence}" for labels, sentence in runs.answers)
     yield from folded("The answer of each run", bullets(answers))
     yield from folded("About the runs", [*markdown_table(about_table(runs.runs)), "", *bullets(notes(runs.runs))])
@@ -96,7 +108,8 @@ def _lines(runs: Runs, table: Table, rows: int) -> Iterator[str]:
 
 def render_runs(runs: Runs) -> str:
     """The page of several runs."""
-    charts, table = tuple(runs_charts(runs.runs)), runs_table(runs.runs)
+    are_few, table = len(runs.runs) <= MOST_SHOWN, runs.table
+    charts = tuple(runs_charts(runs.runs)) if are_few else ()
     terms = glossary(table.names, runs.runs[0].findings.metrics)
     page = {
         "title": runs.title,
@@ -111,7 +124,8 @@ def render_runs(runs: Runs) -> str:
         runs=runs,
         chips=chips_of(run.findings.run for run in runs.runs),
         charts=charts,
-        agreement=[PageTable(one.title, one.table, note=one.note) for one in agreement_of_runs(runs.runs)],
+        answers=None if are_few else PageTable("What to use where", answers_table(runs)),
+        agreement=[PageTable(one.title, one.table, note=one.note) for one in runs.agreement],
         main=PageTable("The variants by machine and model", shown, terms),
         about=PageTable("Where the runs come from", about_table(runs.runs)),
     )

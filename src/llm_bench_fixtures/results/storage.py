@@ -148,12 +148,12 @@ def decode(data: bytes, kind: type[T], path: str | Path) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        raise DamagedResults(f"{path} is damaged: {_in_words(str(error))}") from error
+        raise DamagedResults(f"{path} is damaged: {in_words(str(error))}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableResults(f"{path} can't be read as JSON: {error}") from error
 
 
-def _in_words(message: str) -> str:
+def in_words(message: str) -> str:
     """Msgspec's message, the field first: "records[0].rounds_s[3]: expected a number >= 1e-09"."""
     what, _, where = message.partition(" - at ")
     what = re.sub("`([^`]+)`", lambda kinds: " or ".join(KINDS.get(kind, kind) for kind in kinds[1].split(" | ")), what)

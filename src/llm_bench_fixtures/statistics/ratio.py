@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
-from llm_bench_fixtures.statistics.spread import student_half_width
+from llm_bench_fixtures.statistics.spread import student_half_width, variance
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 3
@@ -105,7 +105,7 @@ def trimmed_variance(values: Sequence[float], share: float = TRIMMED) -> Varianc
     """
     kept = _kept(values, share)
     winsorized = [min(max(value, kept[0]), kept[-1]) for value in values]
-    squares = statistics.variance(winsorized) * (len(values) - 1)
+    squares = variance(winsorized) * (len(values) - 1)
     return VarianceEstimate(squares * len(values) / (len(kept) * (len(kept) - 1)), len(kept) - 1)
 
 

@@ -34,9 +34,21 @@ def interval(values: Sequence[float]) -> Interval | None:
     if len(values) < LEAST_FOR_INTERVAL:
         return None
     logs = [math.log(value) for value in values]
-    margin = student_half_width(statistics.stdev(logs) / math.sqrt(len(logs)), len(logs) - 1, CONFIDENCE)
+    margin = student_half_width(standard_deviation(logs) / math.sqrt(len(logs)), len(logs) - 1, CONFIDENCE)
     centre = statistics.fmean(logs)
     return Interval(math.exp(centre - margin), math.exp(centre + margin))
+
+
+def variance(values: Sequence[float]) -> float:
+    """Of a sample of at least two; exactly 0 of equal values. `statistics.variance` counts in fractions, which takes
+    twenty times as long: most of the time that a report of many runs took."""
+    shifted = [value - values[0] for value in values]
+    squares = math.fsum(value * value for value in shifted) - math.fsum(shifted) ** 2 / len(shifted)
+    return max(squares, 0.0) / (len(shifted) - 1)
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    return math.sqrt(variance(values))
 
 
 def student_half_width(standard_error: float, freedom: float, confidence: float) -> float:
@@ -53,7 +65,7 @@ def coefficient_of_variation(values: Sequence[float]) -> float | None:
     """Sample standard deviation over mean; None for fewer than two values."""
     if len(values) < 2:
         return None
-    return statistics.stdev(values) / statistics.fmean(values)
+    return standard_deviation(values) / statistics.fmean(values)
 
 
 def stability(variation: float) -> str:

@@ -19,7 +19,7 @@ from llm_bench_fixtures.results.metrics.metric import (
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.speedup import is_calm, record_speedup
 from llm_bench_fixtures.statistics.ratio import Speedup
-from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval
+from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval, standard_deviation
 
 
 def _of_rounds(summary: Callable[[tuple[float, ...]], float], least: int = 1) -> Value:
@@ -87,7 +87,7 @@ LATENCY: tuple[Metric, ...] = (
         column="std. dev.",
         formula="sample standard deviation of the rounds' latencies; none for one round",
         source="pytest-benchmark",
-        value=_of_rounds(statistics.stdev, least=2),
+        value=_of_rounds(standard_deviation, least=2),
         tolerance=NEVER_JUDGED,
     ),
     _row(

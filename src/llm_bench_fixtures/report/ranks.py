@@ -1,0 +1,91 @@
+"""The order of the variants by speed on each machine, as far as it is shown, and where machines contradict others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
+from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.text import first_few
+
+AGREE = "yes"
+Pairs = Collection[tuple[str, str]]  # of variants, the first of which is shown to be faster than the second
+
+TITLE = "Ranks by machine"
+NOTE = (
+    "1 is the fastest on the workload of the answer. 2–4: one variant is shown to be faster, and enough to be "
+    "slower for the rank to be one of these. Of many orders that are shown at 95 %, a few may be chance."
+)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    sentence: str
+    """Whether the machines agree, and where they don't."""
+    table: Table
+
+
+def shown_order(seen: Evidence) -> Iterator[tuple[str, str]]:
+    for over, of in combinations(seen.common.values(), 2):  # the reference stands first
+        gain = seen.gain(of, over)
+        if gain.is_faster or gain.is_slower:
+            yield (of.variant, over.variant) if gain.is_faster else (over.variant, of.variant)
+
+
+def rank(variant: str, variants: Collection[str], shown: Pairs) -> tuple[int, int]:
+    """The best and the worst that the variant may have."""
+    faster = sum((other, variant) in shown for other in variants)
+    slower = sum((variant, other) in shown for other in variants)
+    return 1 + faster, len(variants) - slower
+
+
+def contradicted(variant: str, machines: Sequence[Pairs]) -> list[str]:
+    """The variants that it is shown to be faster than on one machine, and slower on another."""
+    slower = {after for pairs in machines for before, after in pairs if before == variant}
+    faster = {before for pairs in machines for before, after in pairs if after == variant}
+    return sorted(slower & faster)
+
+
+def ranks_of(runs: Sequence[tuple[str, str, Pairs, Evidence]]) -> Ranks | None:
+    """runs: of each what runs, the machine, the order that is shown, and its evidence. None where no two machines ran
+    the same, or one machine did so twice."""
+    groups: dict[str, dict[str, tuple[Pairs, Evidence]]] = {}
+    for what, machine, shown, seen in runs:
+        groups.setdefault(what, {})[machine] = shown, seen
+    shared = {what: found for what, found in groups.items() if len(found) > 1}
+    if not shared or sum(map(len, groups.values())) < len(runs):
+        return None
+    machines = list(dict.fromkeys(machine for found in shared.values() for machine in found))
+    rows = [row for what, found in shared.items() for row in _rows(what, found, machines)]
+    apart = list(dict.fromkeys(row[0].text for row in rows if row[-1].text != AGREE))
+    columns = (Column("what"), Column(VARIANT), *map(Column, machines), Column("agree"))
+    return Ranks(_sentence(list(shared), apart), Table(columns, tuple(rows)))
+
+
+def _sentence(shared: Sequence[str], apart: Sequence[str]) -> str:
+    if not apart:
+        return "As far as is shown, all machines have the variants in the same order."
+    others = (
+        f"; elsewhere ({len(shared) - len(apart)}) they agree, as far as is shown" if len(shared) > len(apart) else ""
+    )
+    return f"Machines have the variants in different orders for {', '.join(first_few(apart))}{others}."
+
+
+def _rows(
+    what: str, found: Mapping[str, tuple[Pairs, Evidence]], machines: Sequence[str]
+) -> Iterator[tuple[Cell, ...]]:
+    orders = [shown for shown, _ in found.values()]
+    for variant in dict.fromkeys(name for _, seen in found.values() for name in seen.common):
+        cells = []
+        for machine in machines:
+            shown, seen = found.get(machine, ((), None))
+            has = seen is not None and variant in seen.common
+            low, high = rank(variant, seen.common, shown) if has and seen is not None else (0, 0)
+            cells.append(
+                Cell(f"{low}" if low == high else f"{low}–{high}", rank=(low + high) / 2) if has else Cell(MISSING)
+            )
+        others = contradicted(variant, orders)
+        yield (Cell(what), Cell(variant), *cells, Cell(f"no: {', '.join(others)}" if others else AGREE))

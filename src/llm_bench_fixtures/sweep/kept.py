@@ -1,0 +1,122 @@
+"""What is kept of a sweep where it was started: each cell's run, what pytest wrote, and why there is no run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.history.git import changes_in, git_output
+from llm_bench_fixtures.history.storage import NUMBERED
+from llm_bench_fixtures.results.folder import WHOLE, worth_in
+from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, read_bytes
+from llm_bench_fixtures.sweep.node import Outcome
+from llm_bench_fixtures.sweep.plan import Cell
+from llm_bench_fixtures.writing import write_or_keep, write_whole
+
+CELLS, CELL_FILE, OUTPUT_FILE = "cells", "cell.json", "output.txt"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What is checked out in the folder that the cells run in, as a run's provenance has it."""
+
+    commit: str = ""
+    branch: str = ""
+    dirty: bool = False
+    changes: str = ""
+
+    @property
+    def state(self) -> str:
+        return f"{self.commit}+{self.changes}"
+
+
+def commit_in(folder: Path | None) -> Commit:
+    """Empty outside of a repository."""
+    commit = git_output(folder, "rev-parse", "HEAD") if folder else None
+    if folder is None or commit is None:
+        return Commit()
+    dirty = git_output(folder, "status", "--porcelain", "--untracked-files=no") is not None
+    return Commit(commit, git_output(folder, "branch", "--show-current") or "", dirty, changes_in(folder, dirty=dirty))
+
+
+@dataclass(frozen=True)
+class Note:
+    """A cell's file of its own: what it ran, and how it ended."""
+
+    digest: str
+    reason: str = ""
+    host: str = ""
+    seconds: float = 0.0
+    status: int | None = None
+
+
+class Kept:
+    """The folder of a sweep."""
+
+    def __init__(self, folder: Path, storage: Path, commit: Commit) -> None:
+        """storage: of the history, to which each run is added."""
+        self._folder = folder / CELLS
+        self._storage = storage
+        self._commit = commit
+
+    def results(self, cell: Cell) -> Path:
+        return self._folder / cell.name / RESULTS_FILE
+
+    def note(self, cell: Cell) -> Note | None:
+        """How the cell ended, as it is now written; None where it has not ended."""
+        path = self._folder / cell.name / CELL_FILE
+        try:
+            found = decode(read_bytes(path), Note, path)
+        except UnreadableResults:
+            return None
+        return found if found.digest == cell.digest(self._commit.state) else None
+
+    def has(self, cell: Cell) -> bool:
+        """Whether the cell has a whole run, of the same version, commit and options."""
+        note = self.note(cell)
+        return note is not None and not note.reason and worth_in(self.results(cell).parent) == WHOLE
+
+    def missing(self, cells: Sequence[Cell]) -> list[Cell]:
+        return [cell for cell in cells if not self.has(cell)]
+
+    def save(self, cell: Cell, outcome: Outcome) -> list[str]:
+        """Write the cell's run into its folder and into the history. Returns what could not be written where it was to
+        be, and where it is instead. Raises UnwritableFile."""
+        place = self._folder / cell.name
+        texts = {place / OUTPUT_FILE: outcome.output}
+        if outcome.results:
+            texts[place / RESULTS_FILE] = self._with_commit(outcome.results)
+        for name, content in outcome.saved:
+            texts[self._next(name)] = self._with_commit(content)
+        note = Note(cell.digest(self._commit.state), outcome.reason, outcome.host, outcome.seconds, outcome.status)
+        if not outcome.results:
+            (place / RESULTS_FILE).unlink(missing_ok=True)  # of another version, or with other options
+        written = {path: write_or_keep(path, text) for path, text in texts.items()}
+        problems = [f"{why}; it is in {other}" for other, why in written.values() if why]
+        if not problems:  # what is said to be done is on the disk
+            write_whole(place / CELL_FILE, msgspec.json.encode(note).decode())
+        return problems
+
+    def _next(self, name: str) -> Path:
+        """Where pytest-benchmark would save it here: under the next number of the machine's folder."""
+        machine, _, file = name.rpartition("/")
+        folder = self._storage / machine
+        numbers = [int(found[1]) for path in folder.glob("*.json") if (found := NUMBERED.match(path.name))]
+        return folder / f"{max(numbers, default=0) + 1:04}_{NUMBERED.sub('', file, count=1)}"
+
+    def _with_commit(self, content: bytes) -> str:
+        """The run with the commit of the folder that the node was sent, which it came without."""
+        data: dict[str, Any] = json.loads(content)
+        run = data.get("llm_bench", data)
+        if self._commit.commit and not run["provenance"]["commit"]:
+            run["provenance"] |= msgspec.to_builtins(self._commit)
+            if "commit_info" in data:
+                known = {"id": self._commit.commit, "branch": self._commit.branch, "dirty": self._commit.dirty}
+                data["commit_info"] |= known
+        return json.dumps(data, indent=1)

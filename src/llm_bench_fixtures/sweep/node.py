@@ -1,0 +1,112 @@
+"""What runs on a node: a session of pytest's in a process of its own, whose files go back to whoever asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_bench_fixtures.errors import LlmBenchError, reason_of
+from llm_bench_fixtures.processes.scratch import ScratchFolder
+from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.suite import pytest_arguments
+from llm_bench_fixtures.sweep.plan import Cell
+
+LAST_BYTES = 200_000  # of what pytest writes, that are kept
+LAST_LINES = 3  # of it, in the reason why there is no run
+# As pytest's own process, which the kernel ends with the one that Ray runs, should that be killed.
+PYTEST = (
+    "from llm_bench_fixtures.processes.parent import kill_with_parent; kill_with_parent(); "
+    "import runpy; runpy.run_module('pytest', run_name='__main__', alter_sys=True)"
+)
+THREADS = "OMP_NUM_THREADS"  # which Ray sets by the CPUs that a task asks for
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell."""
+
+    cell: str
+    reason: str = ""
+    """Why there is no run; empty where there is one."""
+    host: str = ""
+    seconds: float = 0.0
+    status: int | None = None
+    """The exit status; None where pytest was not started."""
+    output: str = ""
+    """The end of what pytest wrote."""
+    results: bytes = b""
+    """The results.json."""
+    saved: tuple[tuple[str, bytes], ...] = ()
+    """What pytest-benchmark saved: paths within its storage, and their content."""
+
+
+def measure(cell: Cell, folder: str | None, board: Any) -> Outcome:
+    """Run the cell's session. folder: to run in; None: an empty one. board: a queue that is told where it runs."""
+    host, started = socket.gethostname(), time.perf_counter()
+    board.put((cell.name, host))
+    try:
+        with ScratchFolder("sweep") as scratch:
+            return _run(cell, folder, scratch.path, host)
+    except (OSError, LlmBenchError) as error:  # such as a full disk
+        return Outcome(cell.name, f"on {host}: {reason_of(error)}", host, time.perf_counter() - started)
+
+
+def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:
+    report, storage, log = scratch / "report", scratch / "storage", scratch / "output.txt"
+    where = Path(folder) if folder is not None else scratch / "empty"
+    where.mkdir(exist_ok=True)
+    own = [
+        f"--llm-report={report}",
+        f"--benchmark-save={cell.name.replace('/', '-')}",
+        f"--benchmark-storage={storage}",
+    ]
+    command = [sys.executable, "-c", PYTEST, *(cell.suite or pytest_arguments()), *cell.arguments, *own]
+    started = time.perf_counter()
+    with log.open("wb") as output:
+        done = subprocess.run(  # noqa: S603  # this Python, with the user's arguments
+            command,
+            cwd=where,
+            env={**_environment(), **cell.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    seconds, text = time.perf_counter() - started, _end_of(log)
+    results = report / RESULTS_FILE
+    if not results.is_file():
+        said = " | ".join([line.strip() for line in text.splitlines() if line.strip()][-LAST_LINES:])
+        reason = f"on {host} pytest ended with status {done.returncode} and without a run: {said}"
+        return Outcome(cell.name, reason, host, seconds, done.returncode, text)
+    saved = tuple((path.relative_to(storage).as_posix(), path.read_bytes()) for path in storage.glob("*/*.json"))
+    return Outcome(cell.name, "", host, seconds, done.returncode, text, results.read_bytes(), saved)
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, with as many threads as a session has that Ray doesn't start."""
+    import psutil
+
+    environment = dict(os.environ)
+    if THREADS in environment:
+        try:
+            before = psutil.Process().parent()
+            own = before.environ().get(THREADS) if before else None
+        except psutil.Error:
+            own = None
+        if own is None:
+            del environment[THREADS]
+        else:
+            environment[THREADS] = own
+    return environment
+
+
+def _end_of(log: Path) -> str:
+    text = log.read_bytes()[-LAST_BYTES:].decode(errors="replace")
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)

@@ -1,0 +1,190 @@
+"""A sweep as it is written in TOML, and its cells: each model on each machine with each set of options."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName, first_line
+from llm_bench_fixtures.reading import refusal
+from llm_bench_fixtures.results.storage import in_words
+from llm_bench_fixtures.version import __version__
+
+C = TypeVar("C", bound="Choice")
+
+CellName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.+-]*$", max_length=60)]  # a part of a folder's path
+HEADER = re.compile(r"\s*\[\[?\s*([\w-]+)(?:\.([\w-]+))?\s*\]")
+PLACE = re.compile(r" - at `\$\.(\w+)(?:\[(\d+)\])?(?:\.(\w+))?")
+UNKNOWN_KEY = re.compile(r"unknown field `(.*?)`")
+LINE = re.compile(r"at line (\d+)")
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one entry of an axis adds to a cell."""
+
+    name: CellName
+    arguments: tuple[str, ...] = ()
+    """Of pytest's command line."""
+    environment: dict[str, str] = {}
+
+
+class Model(Choice, frozen=True):
+    model: str = ""
+    """As for --llm-model; empty: its name."""
+
+
+class Machine(Choice, frozen=True):
+    resources: dict[str, float] = {}
+    """Of Ray's custom ones, how many a node must have."""
+    labels: dict[str, str] = {}
+    """That a node was started with."""
+    gpus: Annotated[float, msgspec.Meta(ge=0)] = 0
+
+
+class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    suite: tuple[str, ...] = ()
+    """Paths for pytest; empty: the ready suite."""
+    folder: str | None = None
+    """That cells run in and that nodes are sent, seen from the file. Default: the file's for a suite of one's own, else
+    none."""
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    leave_out: tuple[str, ...] = ()
+    """Patterns of cells' names, such as llama-70b/laptop/*."""
+    model: tuple[Model, ...] = ()
+    machine: tuple[Machine, ...] = ()
+    options: tuple[Choice, ...] = ()
+
+
+ANY_MACHINE = Machine("any")
+HERE = Machine("here")  # what a sweep without a cluster has for its machines
+AXES: Mapping[str, type[Choice]] = {"model": Model, "machine": Machine, "options": Choice}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One session: a model on a machine with options."""
+
+    name: str
+    """model/machine/options, without the axes that the file doesn't have; the path of its folder, too."""
+    machine: Machine
+    suite: tuple[str, ...]
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    def digest(self, state: str) -> str:
+        """The same for two cells that run the same, with this version of the package. state: of the folder that it runs
+        in."""
+        known = msgspec.json.encode([__version__, state, asdict(self)], order="deterministic")
+        return hashlib.sha256(known).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Plan:
+    cells: tuple[Cell, ...]
+    folder: Path | None
+    """That the cells run in; None: an empty one."""
+
+
+def read_plan(path: Path, *, is_local: bool) -> Plan:
+    """The sweep in the file. is_local: without a cluster, so that its machines are left out. Raises InvalidSetting."""
+    if why := refusal(path):
+        raise InvalidSetting(f"{path} {why}")
+    try:
+        matrix = parse_matrix(path.read_text(encoding="utf-8"), path.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
+    cells = tuple(cells_of(matrix, path.name, is_local=is_local))
+    place = "." if matrix.folder is None and matrix.suite else matrix.folder
+    folder = None if place is None else (path.parent / place).resolve()
+    if folder is not None and not folder.is_dir():
+        raise InvalidSetting(f"{path.name}: folder = {place!r}: there is no folder {folder}")
+    return Plan(cells, folder)
+
+
+def parse_matrix(text: str, file: str) -> Matrix:
+    """Raises InvalidSetting that names the line and the key."""
+    try:
+        return msgspec.convert(tomllib.loads(text), Matrix)
+    except tomllib.TOMLDecodeError as error:
+        found = LINE.search(str(error))
+        lines = text.splitlines()
+        number = min(int(found[1]), len(lines)) if found else len(lines)
+        quoted = f"\n  {number}: {first_line(lines[number - 1])}" if lines else ""
+        raise InvalidSetting(f"{file} is no TOML: {error}{quoted}") from error
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(_with_place(str(error), text, file)) from error
+
+
+def _with_place(message: str, text: str, file: str) -> str:
+    place = PLACE.search(message)
+    table, index, key = (place[1] or "", int(place[2] or 0), place[3] or "") if place else ("", 0, "")
+    if unknown := UNKNOWN_KEY.search(message):
+        known = (AXES[table] if table else Matrix).__struct_fields__
+        where = f"{file}, line {_line(text, table, index, unknown[1])}"
+        return f"{where}: {UnknownName(f'key in [[{table}]]' if table else 'key', unknown[1], known)}"
+    line = _line(text, table, index, key) if key or "[" in message else _line(text, "", 0, table)
+    words = in_words(message).partition(" matching regex")
+    return f"{file}, line {line}: {words[0]}{' of letters, digits, . _ + and -, such as gpu-1' if words[1] else ''}"
+
+
+def _line(text: str, table: str, index: int, key: str) -> int:
+    """Where the key stands in that entry of the table; without a key, where the entry begins. table: empty for what
+    stands above all tables."""
+    now, met, begins = "", -1, 1
+    wanted = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]") if key else None
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := HEADER.match(line):
+            met += header[1] == table and header[2] is None
+            now = header[1]
+            if (now, met, header[2] or "") == (table, index, key) or (not table and header[1] == key):
+                return number
+            begins = number if (now, met) == (table, index) and header[2] is None else begins
+        elif wanted and wanted.match(line) and now == table and (not table or met == index):
+            return number
+    return begins
+
+
+def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> Iterator[Cell]:
+    """Each combination that isn't left out, in the file's order. Raises InvalidSetting where there is none, and for two
+    of one name."""
+    machines = (HERE,) if is_local else matrix.machine
+    axes: list[Sequence[Choice]] = [matrix.model, machines, matrix.options]
+    for title, axis in zip(AXES, axes, strict=True):
+        names = [choice.name for choice in axis]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InvalidSetting(
+                f"{file}: two cells would be called {twice!r}: give each [[{title}]] a name of its own"
+            )
+    unused = set(matrix.leave_out)
+    some = False
+    for chosen in product(*(axis or (None,) for axis in axes)):
+        parts = [choice for choice in chosen if choice is not None]
+        name = "/".join(choice.name for choice in parts) or "all"
+        left_out = {pattern for pattern in matrix.leave_out if fnmatchcase(name, pattern)}
+        unused -= left_out
+        if left_out:
+            continue
+        some = True
+        machine = next((one for one in parts if isinstance(one, Machine)), ANY_MACHINE)
+        model = [f"--llm-model={one.model or one.name}" for one in parts if isinstance(one, Model)]
+        arguments = [*matrix.arguments, *model, *(text for one in parts for text in one.arguments)]
+        environment = dict(matrix.environment)
+        for one in parts:
+            environment |= one.environment
+        yield Cell(name, machine, matrix.suite, tuple(arguments), environment)
+    if unused and not is_local:
+        raise InvalidSetting(f"{file}: leave_out has {min(unused)!r}, which is the name of no cell")
+    if not some:
+        raise InvalidSetting(f"{file}: leave_out leaves no cell")

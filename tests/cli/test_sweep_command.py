@@ -1,0 +1,111 @@
+"""`llm-bench sweep` as far as it needs no Ray: what is refused, and the report of cells that have run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_factory import make_block_record, make_provenance, make_run
+
+from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.results.storage import run_to_json
+from llm_bench_fixtures.sweep.kept import Commit, Kept
+from llm_bench_fixtures.sweep.node import Outcome
+from llm_bench_fixtures.sweep.plan import read_plan
+
+FILE = """
+[[model]]
+name = "small"
+[[model]]
+name = "large"
+[[machine]]
+name = "server"
+[[machine]]
+name = "laptop"
+"""
+SPEEDUPS = {"server": 2.0, "laptop": 0.5}  # of bf16
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "sweep.toml"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+def end_cells(file: Path, **failed: str) -> None:
+    """Keep a run of each cell, but for those that failed."""
+    kept = Kept(file.parent / "fleet", file.parent / ".benchmarks", Commit())
+    for place, cell in enumerate(read_plan(file, is_local=False).cells):
+        model, machine = cell.name.split("/")
+        origin: dict[str, Any] = {
+            "model": model,
+            "hardware": machine,
+            "started": f"2026-01-0{place + 1}T00:00:00+00:00",
+        }
+        records = [make_block_record("fp32", 1.0, 0.0), make_block_record("bf16", SPEEDUPS[machine])]
+        run = make_run(records, provenance=make_provenance(**origin))
+        reason = failed.get(model, "")
+        results = b"" if reason else json.dumps(run_to_json(run)).encode()
+        kept.save(cell, Outcome(cell.name, reason, "host", 1.0, 0, results=results))
+
+
+def sweep(file: Path) -> int:
+    return main(["sweep", str(file), "--address", "nowhere", "-o", "fleet"])
+
+
+def test_cells_that_have_run_are_not_run_again_and_have_one_report(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file.parent / "fleet").mkdir()
+    end_cells(file)
+    (file.parent / "fleet" / ".llm-bench-report").touch()
+    assert sweep(file) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("4 cells of 4 kept from fleet, 0 to measure\n")
+    assert err == ""
+    assert (file.parent / "fleet" / "report.html").is_file()
+    text = (file.parent / "fleet" / "report.md").read_text(encoding="utf-8")
+    assert "Machines have the variants in different orders for small, large." in text
+    ranks = [row for row in text.splitlines() if row.startswith(("| small |", "| large |"))]
+    assert [[cell.strip() for cell in row.split("|")[1:-1]] for row in ranks[:2]] == [
+        ["small", "fp32", "2", "1", "no: bf16"],
+        ["small", "bf16", "1", "2", "no: fp32"],
+    ]
+
+
+def test_a_cell_without_a_run_says_why_in_the_report(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the middle of measuring those that are missing."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (file.parent / "fleet").mkdir()
+    (file.parent / "fleet" / ".llm-bench-report").touch()
+    end_cells(file, large="on host pytest ended with status 4")
+    monkeypatch.setattr("llm_bench_fixtures.cli.sweep.connected", interrupted)
+    assert sweep(file) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("2 cells of 4 kept from fleet, 2 to measure\n")
+    assert "large/server: on host pytest ended with status 4" in " ".join(out.split())
+    assert "interrupted; started again, it measures what is missing" in err
+    assert "large/laptop: on host" in (file.parent / "fleet" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_typing_error_is_told_before_anything_is_written(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(FILE.replace('name = "large"', 'nmae = "large"'), encoding="utf-8")
+    assert sweep(file) == 4
+    assert "sweep.toml, line 5: unknown key in [[model]] 'nmae'. Did you mean name?" in capsys.readouterr().err
+    assert not (file.parent / "fleet").exists()
+
+
+def test_another_programs_folder_is_left_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "fleet").mkdir()
+    (file.parent / "fleet" / "mine.txt").touch()
+    assert sweep(file) == 4
+    assert "fleet can't be written to: it holds mine.txt" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""The order of the variants by machine: ranks as far as they are shown, and who contradicts whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from run_factory import make_block_record, make_provenance, make_run, make_variant
+
+from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
+from llm_bench_fixtures.report.ranks import contradicted, rank, ranks_of, shown_order
+
+ABC = ("a", "b", "c")
+
+
+def test_a_rank_is_as_wide_as_what_is_not_shown() -> None:
+    assert [rank(one, ABC, ()) for one in ABC] == [(1, 3)] * 3
+    assert [rank(one, ABC, {("a", "b"), ("a", "c"), ("b", "c")}) for one in ABC] == [(1, 1), (2, 2), (3, 3)]
+    assert [rank(one, ABC, {("a", "c")}) for one in ABC] == [(1, 2), (1, 3), (2, 3)]
+
+
+def test_only_orders_that_are_both_shown_contradict_each_other() -> None:
+    machines = [{("a", "b")}, {("b", "a"), ("a", "c")}, set[tuple[str, str]]()]
+    assert [contradicted(one, machines) for one in ABC] == [["b"], ["a"], []]
+
+
+def seen(speedups: Mapping[str, float], spread: float = 0.001) -> Evidence:
+    records = [make_block_record("fp32", 1.0, 0.0)]
+    records += [make_block_record(name, speedup, spread) for name, speedup in speedups.items()]
+    variants = [make_variant("fp32"), *(make_variant(name) for name in speedups)]
+    return evidence_of(make_run(records, variants, provenance=make_provenance(isolated=True)))
+
+
+def rows(*runs: tuple[str, str, Evidence]) -> list[list[str]]:
+    found = ranks_of([(what, machine, frozenset(shown_order(one)), one) for what, machine, one in runs])
+    return [[cell.text for cell in row] for row in found.table.rows] if found else []
+
+
+def test_each_variant_has_its_rank_on_each_machine() -> None:
+    """bf16 is twice as fast as fp32 on one machine and half as fast on the other; nf4 is slowest on both."""
+    found = rows(
+        ("tiny", "server", seen({"bf16": 2.0, "nf4": 0.2})),
+        ("tiny", "laptop", seen({"bf16": 0.5, "nf4": 0.2})),
+        ("large", "server", seen({"bf16": 2.0})),
+    )
+    assert found == [
+        ["tiny", "fp32", "2", "1", "no: bf16"],
+        ["tiny", "bf16", "1", "2", "no: fp32"],
+        ["tiny", "nf4", "3", "3", "yes"],
+    ]
+
+
+def test_what_noise_hides_is_no_contradiction() -> None:
+    found = rows(("tiny", "a", seen({"bf16": 1.01}, 0.2)), ("tiny", "b", seen({"bf16": 0.99}, 0.2)))
+    assert found == [["tiny", "fp32", "1–2", "1–2", "yes"], ["tiny", "bf16", "1–2", "1–2", "yes"]]
+
+
+def test_what_ran_on_one_machine_or_twice_on_one_has_no_ranks() -> None:
+    one = seen({"bf16": 2.0})
+    assert rows(("tiny", "a", one), ("large", "b", one)) == []
+    assert rows(("tiny", "a", one), ("tiny", "a", one), ("tiny", "b", one)) == []
+
+
+def test_a_sentence_says_where_machines_differ() -> None:
+    fast, slow = seen({"bf16": 2.0}), seen({"bf16": 0.5})
+
+    def said(*of_b: Evidence) -> str:
+        runs = [(f"m{at}", machine, one) for at, two in enumerate(of_b) for machine, one in (("a", fast), ("b", two))]
+        found = ranks_of([(what, machine, frozenset(shown_order(one)), one) for what, machine, one in runs])
+        return found.sentence if found else ""
+
+    assert said(fast, fast) == "As far as is shown, all machines have the variants in the same order."
+    assert said(slow) == "Machines have the variants in different orders for m0."
+    assert said(*[slow] * 4, fast) == (
+        "Machines have the variants in different orders for m0, m1, m2, ... and 1 more; elsewhere (1) they agree, "
+        "as far as is shown."
+    )

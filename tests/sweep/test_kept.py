@@ -1,0 +1,108 @@
+"""What a sweep keeps where it was started: what is missing, and where each run goes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from run_factory import make_provenance, make_record, make_run
+from saved_factory import store
+
+from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.storage import read_run, run_to_json
+from llm_bench_fixtures.sweep.kept import Commit, Kept, commit_in
+from llm_bench_fixtures.sweep.node import Outcome
+from llm_bench_fixtures.sweep.plan import ANY_MACHINE, Cell
+
+CELL = Cell("tiny/laptop", ANY_MACHINE, (), ("-k", "batch"), {})
+HERE = Commit("f" * 40, "main", dirty=True, changes="0a")
+
+
+def kept(folder: Path, commit: Commit = HERE) -> Kept:
+    return Kept(folder / "sweep", folder / "history", commit)
+
+
+def as_bytes(run: Run) -> bytes:
+    return json.dumps(run_to_json(run)).encode()
+
+
+def outcome(run: Run | None = None, reason: str = "", saved: tuple[tuple[str, bytes], ...] = ()) -> Outcome:
+    results = b"" if reason else as_bytes(run or make_run([make_record()]))
+    return Outcome(CELL.name, reason, "host", 3.0, 0, "what pytest wrote", results, saved)
+
+
+def test_a_cell_is_missing_until_its_run_is_whole(tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    assert folder.missing([CELL]) == [CELL]
+    folder.save(CELL, outcome(reason="its node died"))
+    assert folder.missing([CELL]) == [CELL]
+    assert folder.note(CELL) is not None
+    folder.save(CELL, outcome(make_run([make_record()], interrupted=True)))
+    assert folder.missing([CELL]) == [CELL]
+    assert folder.save(CELL, outcome()) == []
+    assert folder.missing([CELL]) == []
+    assert (folder.results(CELL).parent / "output.txt").read_text(encoding="utf-8") == "what pytest wrote"
+
+
+def test_with_other_options_or_at_another_commit_it_is_missing_again(tmp_path: Path) -> None:
+    kept(tmp_path).save(CELL, outcome())
+    assert kept(tmp_path).missing([replace(CELL, arguments=())])
+    assert kept(tmp_path, replace(HERE, changes="0b")).missing([CELL])
+    assert not kept(tmp_path).missing([CELL])
+
+
+def test_a_run_without_a_commit_has_that_of_the_folder_that_was_sent(tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    run = make_run([make_record()], provenance=make_provenance(commit="", branch=""))
+    stored = store(run, tmp_path / "Linux" / "0001_tiny-laptop.json").read_bytes()
+    for _ in range(2):
+        folder.save(CELL, outcome(run, saved=(("Linux/0001_tiny-laptop.json", stored),)))
+    files = sorted((tmp_path / "history").rglob("*.json"))
+    assert [one.relative_to(tmp_path / "history").as_posix() for one in files] == [
+        "Linux/0001_tiny-laptop.json",
+        "Linux/0002_tiny-laptop.json",
+    ]
+    for found in (read_run(folder.results(CELL)), *map(read_saved_run, files)):
+        origin = found.provenance
+        assert Commit(origin.commit, origin.branch, origin.dirty, origin.changes) == HERE
+
+
+def test_a_run_with_a_commit_keeps_it(tmp_path: Path) -> None:
+    kept(tmp_path).save(CELL, outcome())
+    assert read_run(kept(tmp_path).results(CELL)).provenance == make_provenance()
+
+
+def test_a_failure_does_not_leave_the_run_of_another_version_behind(tmp_path: Path) -> None:
+    kept(tmp_path).save(CELL, outcome())
+    kept(tmp_path).save(CELL, outcome(reason="no node fits"))
+    assert not kept(tmp_path).results(CELL).exists()
+
+
+def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, elsewhere = Path.replace, tmp_path / "temporary"
+    elsewhere.mkdir()
+
+    def replaced(self: Path, target: Path) -> Path:
+        if tmp_path / "sweep" in Path(target).parents:
+            raise OSError(28, "No space left on device")
+        return own(self, target)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    said = kept(tmp_path).save(CELL, outcome())
+    assert "output.txt can't be written: No space left on device" in said[0]
+    assert "results.json can't be written: No space left on device" in said[1]
+    (copy,) = elsewhere.rglob("results.json")
+    assert said[1].endswith(str(copy))
+    assert read_run(copy).records
+    monkeypatch.setattr(Path, "replace", own)
+    assert kept(tmp_path).missing([CELL]) == [CELL]
+
+
+def test_outside_of_a_repository_there_is_no_commit(tmp_path: Path) -> None:
+    assert commit_in(None) == commit_in(tmp_path) == Commit()
