@@ -149,7 +149,7 @@ def stored_run() -> dict[str, Any]:
     return output
 
 
-def a_run() -> Any:
+def a_run(cases: int = CASES) -> Any:
     from llm_bench_fixtures.models.backend import installed_versions
     from llm_bench_fixtures.results.provenance import Provenance
     from llm_bench_fixtures.results.record import Run, Status, VariantResult
@@ -169,7 +169,7 @@ def a_run() -> Any:
         python="3.11.7", libraries=installed_versions(("torch", "transformers")), branch="main",
         corpus="embedded corpus", command="pytest",
     )  # fmt: skip
-    records = tuple(a_record(name, case) for case in range(CASES) for name in VARIANTS)
+    records = tuple(a_record(name, case) for case in range(cases) for name in VARIANTS)
     return Run(provenance, VARIANTS[0], tuple(variants), records, selection=("benchmarks",))
 
 

@@ -270,6 +270,10 @@ class StorageNotFound(LlmBenchError, FileNotFoundError):
     """No folder of saved runs where they were looked for."""
 
 
+class HistoryUnavailable(LlmBenchError, OSError):
+    """A database of saved runs that can't be reached, read or written."""
+
+
 class RunNotFound(LlmBenchError, LookupError):
     """No saved run has the given name."""
 

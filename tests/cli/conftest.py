@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from postgres import postgres_server, postgres_url, url  # noqa: F401  # pytest finds fixtures by their names here
 from shell import Shell
 
 

@@ -161,7 +161,7 @@ def test_with_nothing_to_read_it_fails(shell: Shell, tmp_path: Path) -> None:
     shell.damage()
     output = shell("export", "-o", str(tmp_path / "history.csv"))
     assert output.status == 4
-    assert "none of the files" in output.err
+    assert "none of the runs" in output.err
     assert not (tmp_path / "history.csv").exists()
 
 

@@ -162,7 +162,7 @@ def test_a_storage_of_damaged_files_is_an_error(trend: Trend) -> None:
     trend.shell.damage()
     output = trend.shell("trend", "-o", str(trend.page_file))
     assert output.status == 4
-    assert "none of the files in" in output.err
+    assert "none of the runs in" in output.err
 
 
 def test_nothing_in_a_hostile_run_has_any_power(trend: Trend) -> None:

@@ -471,10 +471,10 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
     path = tmp_path if place == "a folder" else tmp_path / "file" / "x"
     works = (
         "paired_run.run_sides",
-        "trend.find_storage",
-        "export.find_storage",
-        "gate.select_run",
-        "compare.select_run",
+        "trend.storage_in",
+        "export.storage_in",
+        "gate.select_in",
+        "compare.select_in",
     )
     for work in (f"cli.{name}" for name in works):
         monkeypatch.setattr(f"llm_bench_fixtures.{work}", fails(AssertionError("it began to work")))

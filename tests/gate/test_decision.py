@@ -15,6 +15,7 @@ from llm_bench_fixtures.gate.options import parse_missing
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
 from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.history.storage import RunFolder
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run, Status
 
@@ -106,7 +107,7 @@ def test_a_run_that_was_too_short_hides_no_loss_from_the_next(tmp_path: Path) ->
     for number, one in enumerate((BASE, UNREACHED)):
         dated = replace(one, provenance=make_provenance(started=f"2026-01-02T0{number}:00:00+00:00"))
         store(dated, tmp_path / "machine" / f"000{number}_run.json")
-    baseline = find_baseline(tmp_path, "", Likeness(("tiny",), random_weights=False, selection=()), tmp_path)
+    baseline = find_baseline(RunFolder(tmp_path), "", Likeness(("tiny",), random_weights=False, selection=()), tmp_path)
     assert baseline.run is not None
     assert baseline.run.source.endswith("0001_run.json")
     found = decide_by(baseline, third, "latency_s:20%", "unreached")

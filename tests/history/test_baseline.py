@@ -14,8 +14,9 @@ from saved_factory import store
 
 from llm_bench_fixtures.errors import GitFailed, InvalidSetting, RunNotFound
 from llm_bench_fixtures.history import baseline as baselines
-from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
+from llm_bench_fixtures.history.baseline import Baseline, Likeness
 from llm_bench_fixtures.history.saved import bless, judged_run
+from llm_bench_fixtures.history.storage import RunFolder
 from llm_bench_fixtures.results.record import Record, Run, Status
 
 SELECTION = ("benchmarks",)
@@ -27,6 +28,10 @@ def run(hour: int, records: Sequence[Record] = (make_record(),), **changes: Any)
     started = f"2026-01-02T{hour:02}:00:00+00:00"
     whole = make_run(records, provenance=make_provenance(started=started, **provenance))
     return replace(whole, **{"selection": SELECTION} | changes)
+
+
+def find_baseline(folder: Path | None, *what: Any, **how: Any) -> Baseline:
+    return baselines.find_baseline(RunFolder(folder) if folder else None, *what, **how)
 
 
 def stored(folder: Path, *runs: Run) -> Path:

@@ -72,8 +72,8 @@ def test_those_that_can_be_read_are_whatever_the_others_are(tmp_path: Path) -> N
     paths = [store(full_run(), tmp_path / f"{number}.json") for number in range(3)]
     paths[1].write_text("{", encoding="utf-8")
     told: list[Unreadable] = []
-    assert [heading.path for heading in headings(paths, told.append)] == [paths[0], paths[2]]
-    assert [item.path for item in told] == [paths[1]]
+    assert [heading.place for heading in headings(paths, told.append)] == [paths[0], paths[2]]
+    assert [item.place for item in told] == [paths[1]]
     assert paths[1].read_text(encoding="utf-8") == "{"
 
 

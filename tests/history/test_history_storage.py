@@ -80,7 +80,7 @@ def test_what_would_block_a_reader_is_no_run(storage: Path) -> None:
 
 
 def test_runs_are_in_order_of_their_time_not_of_their_numbers(storage: Path) -> None:
-    names = [run.path.name for run in list_runs(storage, pytest.fail)]
+    names = [run.place.name for run in list_runs(storage, pytest.fail)]
     assert names == ["0002_old.json", "0001_before.json", "0002_before.json", "0010_after.json", "0001_there.json"]
 
 
@@ -88,7 +88,7 @@ def test_runs_are_in_order_of_their_time_not_of_their_numbers(storage: Path) -> 
 def test_a_run_with_no_time_is_before_all_others(storage: Path, started: str) -> None:
     provenance = make_provenance(started=started)
     store(make_run([make_record()], provenance=provenance), storage / "laptop" / "9999_timeless.json")
-    assert list_runs(storage, pytest.fail)[0].path.name == "9999_timeless.json"
+    assert list_runs(storage, pytest.fail)[0].place.name == "9999_timeless.json"
 
 
 def test_times_with_and_without_a_zone_can_be_ordered(storage: Path) -> None:
@@ -99,7 +99,7 @@ def test_times_with_and_without_a_zone_can_be_ordered(storage: Path) -> None:
         ("c", "2026-02-01T11:00:00Z"),
     ):
         store(make_run([make_record()], provenance=make_provenance(started=started)), storage / f"{name}.json")
-    assert [run.path.stem for run in list_runs(storage, pytest.fail)][-3:] == ["c", "b", "a"]
+    assert [Path(str(run.place)).stem for run in list_runs(storage, pytest.fail)][-3:] == ["c", "b", "a"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from run_factory import make_provenance, make_record, make_run, make_variant, sk
 from saved_factory import store
 
 from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.history.storage import RunFolder
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine, read_trend
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.storage import write_run
@@ -32,7 +33,7 @@ class History:
         self.paths.append(store(run, self.folder / f"{number:04}_x.json"))
 
     def groups(self, chosen: TrendFilter = LATENCY) -> list[Group]:
-        return read_trend(self.paths, chosen, pytest.fail)
+        return read_trend(RunFolder(self.folder), chosen, pytest.fail)
 
     def lines(self, chosen: TrendFilter = LATENCY) -> tuple[TrendLine, ...]:
         (group,) = self.groups(chosen)
@@ -192,6 +193,6 @@ def test_a_damaged_file_is_passed_over_with_its_reason(history: History) -> None
         history.paths.append(history.folder / name)
         history.paths[-1].write_text(text, encoding="utf-8")
     told: list[Unreadable] = []
-    assert len(read_trend(history.paths, LATENCY, told.append)) == 1
-    assert [item.path.name for item in told] == ["cut.json", "other.json"]
-    assert all(str(item.path) in item.reason for item in told)
+    assert len(read_trend(RunFolder(history.folder), LATENCY, told.append)) == 1
+    assert [item.place.name for item in told] == ["cut.json", "other.json"]
+    assert all(str(item.place) in item.reason for item in told)

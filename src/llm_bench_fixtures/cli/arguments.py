@@ -7,17 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from llm_bench_fixtures.cli.console import counted
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
-from llm_bench_fixtures.history.storage import find_storage
-from llm_bench_fixtures.options.parsers import Setting, parse_path
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.history.saved import SavedAt
+from llm_bench_fixtures.history.storage import RunFolder, Storage, find_storage, select_run
+from llm_bench_fixtures.options.parsers import Setting, parse_history, parse_path
 from llm_bench_fixtures.writing import check_writable
 
 T = TypeVar("T")
 
+HISTORY = Setting("history", parse_history)
+
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
-    """Add --storage."""
-    parser.add_argument(
+    """Add --storage and --history."""
+    where = parser.add_mutually_exclusive_group()
+    add_option(where, "--history", HISTORY, "database of saved runs, as --llm-history names it")
+    where.add_argument(
         "--storage",
         metavar="DIR",
         help="folder of the saved runs. Default: .benchmarks here, or in the nearest folder above",
@@ -30,17 +37,30 @@ def add_details(parser: argparse.ArgumentParser, json_help: str) -> None:
     parser.add_argument("--json", type=checked(parse_path), metavar="FILE", help=json_help)
 
 
-def storage_of(arguments: argparse.Namespace) -> Path | None:
+def storage_in(arguments: argparse.Namespace) -> Storage:
+    """The database of --history, else the folder of --storage or the nearest one. Raises StorageNotFound and
+    InvalidSetting."""
+    if arguments.history:
+        return Database(arguments.history)
+    return RunFolder(find_storage(arguments.storage, working_folder()), lambda files: counted(files, "reading"))
+
+
+def storage_of(arguments: argparse.Namespace) -> Storage | None:
     """The storage; None where there is none and none was named, since a run can be named by its file all the same.
 
     Raises StorageNotFound for a storage that was named, and InvalidSetting.
     """
     try:
-        return find_storage(arguments.storage, working_folder())
+        return storage_in(arguments)
     except StorageNotFound:
-        if arguments.storage is not None:
+        if arguments.storage is not None or arguments.history:
             raise
         return None
+
+
+def select_in(storage: Storage | None, text: str, other_than: SavedAt | None = None) -> SavedAt:
+    """The run that is named, in the storage or by its file. Raises as select_run does."""
+    return storage.select(text, other_than) if storage else select_run(None, text)
 
 
 def working_folder() -> Path:
@@ -59,7 +79,7 @@ def check_files(*paths: Path | None) -> None:
 
 
 def add_option(
-    parser: argparse.ArgumentParser, flag: str, setting: Setting[T], help_text: str = "", *, has_default: bool = True
+    parser: argparse._ActionsContainer, flag: str, setting: Setting[T], help_text: str = "", *, has_default: bool = True
 ) -> None:
     """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given.
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_storage, storage_of
+from llm_bench_fixtures.cli.arguments import add_storage, select_in, storage_of
 from llm_bench_fixtures.cli.console import say
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.saved import bless
-from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.results.record import RunState
 
 HELP = "accept a saved run as a baseline"
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = select_run(storage_of(arguments), arguments.run)
-    run = bless(path, arguments.reason)
+    place = select_in(storage_of(arguments), arguments.run)
+    run = bless(place, arguments.reason)
     though = "" if run.state is RunState.COMPLETE else f", though {run.state}"
-    say([f"{path} is a baseline now{though}: {arguments.reason}"])
+    say([f"{place} is a baseline now{though}: {arguments.reason}"])
     return ExitStatus.PASSED

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storage, check_files, storage_of
+from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storage, check_files, select_in, storage_of
 from llm_bench_fixtures.cli.console import show_report, write_json
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.report.judged.gate import comparison_json, comparison_report
 from llm_bench_fixtures.results.metrics import registry
 
@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     check_files(arguments.summary, arguments.json)
-    head = select_run(storage, arguments.head)
-    base = select_run(storage, arguments.base, head)
+    head = select_in(storage, arguments.head)
+    base = select_in(storage, arguments.base, head)
     comparison = compare_runs(read_saved_run(base), read_saved_run(head), Rules(arguments.rules), registry())
     show_report(comparison_report(comparison), arguments.summary, verbose=arguments.verbose)
     if arguments.json:

@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.cli.arguments import add_storage, check_files, checked, working_folder
+from llm_bench_fixtures.cli.arguments import add_storage, check_files, checked, storage_in
 from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, tidy_tables, write_csv, write_export
-from llm_bench_fixtures.history.storage import find_storage, run_files
+from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.options.parsers import parse_names, parse_path
 from llm_bench_fixtures.results.metrics import registry
 
@@ -58,11 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
-    here = working_folder()
     check_files(arguments.output)
-    storage = find_storage(arguments.storage, here)
-    files = counted(run_files(storage), "exporting")
-    tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
+    storage = storage_in(arguments)
+    places = counted(storage.places(), "exporting")
+    tables = _any(tidy_tables(places, storage, arguments.metric, registry(), tell_passed_over), storage)
     tables = _with_each(tables, arguments.metric)
     if arguments.output is None:
         with data_output() as output:
@@ -91,9 +90,9 @@ def _with_each(tables: Iterator[pd.DataFrame], metrics: Sequence[str]) -> Iterat
             raise UnknownName("metric", name, registry())
 
 
-def _any(tables: Iterator[pd.DataFrame], storage: Path) -> Iterator[pd.DataFrame]:
+def _any(tables: Iterator[pd.DataFrame], storage: Storage) -> Iterator[pd.DataFrame]:
     """The tables. Raises NothingToShow where there is none."""
     first = next(tables, None)
     if first is None:
-        raise NothingToShow(f"none of the files in {storage} can be read")
+        raise NothingToShow(f"none of the runs in {storage} can be read")
     return chain([first], tables)

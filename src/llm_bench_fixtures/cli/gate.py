@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import (
     add_details,
     add_option,
     add_storage,
     check_files,
+    select_in,
     storage_of,
     working_folder,
 )
@@ -29,7 +29,7 @@ from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
+from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, Storage
 from llm_bench_fixtures.report.judged.gate import decision_json, gate_report, github_annotations
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     check_files(arguments.summary, arguments.json)
-    decision = _decide(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
+    decision = _decide(read_saved_run(select_in(storage, arguments.run)), storage, arguments)
     show_report(gate_report(decision), arguments.summary, verbose=arguments.verbose)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         command(github_annotations(decision))
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return decision.status
 
 
-def _decide(head: Run, storage: Path | None, arguments: argparse.Namespace) -> Decision:
+def _decide(head: Run, storage: Storage | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, working_folder(), head)
     say(first_few([f"Not a baseline: {reason}" for reason in baseline.passed_over]))

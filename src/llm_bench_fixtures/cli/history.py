@@ -2,6 +2,9 @@
 
 llm-bench history
 llm-bench history --limit 0 --json
+llm-bench history --history sqlite:///history.db
+llm-bench history import .benchmarks --history URL   save the runs of a folder to a database
+llm-bench history push --history URL                 send the runs that a database couldn't take when they were made
 
 The name in the first column names the run in every other command.
 """
@@ -12,44 +15,73 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage, working_folder
-from llm_bench_fixtures.cli.console import counted, data_output, is_terminal, say
-from llm_bench_fixtures.history.headings import Heading, Unreadable, headings, oldest_first
-from llm_bench_fixtures.history.storage import find_storage, run_files
-from llm_bench_fixtures.report.history import history_json, history_table
+from llm_bench_fixtures.cli.arguments import add_storage, storage_in, working_folder
+from llm_bench_fixtures.cli.console import counted, data_output, is_terminal, say, tell_passed_over
+from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.history.headings import Heading, Unreadable
+from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.storage import UNSENT, Storage, find_storage, name_in, run_files
+from llm_bench_fixtures.report.history import history_json, history_table, run_name
 from llm_bench_fixtures.report.renderers.columns import columns
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import harmless_json
 
-HELP = "list the saved runs"
+HELP = "list the saved runs, or save them to a database"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("import", "push"), help="save runs to a database")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="folder of the runs. Default: as for --storage")
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="the newest N. 0: all. Default: 20")
     parser.add_argument("--json", action="store_true", help="for programs")
     add_storage(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    storage = find_storage(arguments.storage, working_folder())
+    if arguments.action:
+        return _send(arguments)
+    storage = storage_in(arguments)
     unreadable: list[Unreadable] = []
-    found = oldest_first(headings(counted(run_files(storage), "reading"), unreadable.append))
-    most = arguments.limit if arguments.limit > 0 else len(found)
+    found, total = storage.newest(max(arguments.limit, 0), unreadable.append)
     if arguments.json:
         with data_output() as output:
-            output.write(harmless_json(history_json(found[-most:], unreadable, storage)) + "\n")
+            output.write(harmless_json(history_json(found, unreadable, storage)) + "\n")
     else:
-        say(_lines(found, most, unreadable, storage))
-    return 0
+        say(_lines(found, total, unreadable, storage))
+    return ExitStatus.PASSED
 
 
-def _lines(found: Sequence[Heading], most: int, unreadable: Sequence[Unreadable], storage: Path) -> Iterator[str]:
+def _lines(found: Sequence[Heading], total: int, unreadable: Sequence[Unreadable], storage: Storage) -> Iterator[str]:
     width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
     if found:
-        yield from columns(history_table(found, storage, most), width)
+        yield from columns(history_table(found, storage), width)
     yield ""
-    yield f"{count(len(found), 'run')} in {storage}" + (f"; the newest {most} are shown" if most < len(found) else "")
+    yield f"{count(total, 'run')} in {storage}" + (f"; the newest {len(found)} are shown" if len(found) < total else "")
     for item in unreadable:
         yield f"Can't be read: {item.reason}"
+
+
+def _send(arguments: argparse.Namespace) -> int:
+    """Save runs of a folder to the database. What was to be pushed is removed once it is there."""
+    if not arguments.history:
+        raise InvalidSetting(f"{arguments.action}: name the database with --history URL")
+    folder = find_storage(arguments.folder, working_folder())
+    is_push = arguments.action == "push"
+    database, new, failed = Database(arguments.history), 0, 0
+    paths = run_files(folder / UNSENT) if is_push else run_files(folder)
+    for path in counted(paths, "sending"):
+        try:
+            run = read_saved_run(path)
+        except UnreadableResults as error:
+            tell_passed_over(Unreadable(path, str(error)))
+            failed += 1
+            continue
+        new += database.save(run, "" if is_push else run_name(name_in(folder, path)))[1]
+        if is_push:
+            path.unlink()
+    there = len(paths) - failed - new
+    say([f"{count(new, 'run')} saved to {database}" + (f"; {there} there already" if there else "")])
+    return ExitStatus.USAGE if failed and is_push else ExitStatus.PASSED

@@ -15,13 +15,13 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage, storage_of
+from llm_bench_fixtures.cli.arguments import add_storage, select_in, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress
 from llm_bench_fixtures.cli.report import add_output, check_differ, check_no_copies, report_one
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
+from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.merged import merged_run
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(arguments.runs) < 2:
         raise InvalidSetting("name at least two RUNs, such as the folders of two jobs' reports")
     storage = storage_of(arguments)
-    paths = [select_run(storage, text) for text in arguments.runs]
+    paths = [select_in(storage, text) for text in arguments.runs]
     check_differ(paths)
     _check_output(arguments.output, paths)
     progress = Progress(ConsoleProgress())
@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitStatus.PASSED
 
 
-def _check_output(folder: Path, paths: Sequence[Path]) -> None:
+def _check_output(folder: Path, paths: Sequence[SavedAt]) -> None:
     for path in paths:
-        if folder.resolve() in path.resolve().parents:
+        if isinstance(path, Path) and folder.resolve() in path.resolve().parents:
             raise InvalidSetting(f"{path} is in {folder}, where the merged run is to be: name another folder with -o")
 
 

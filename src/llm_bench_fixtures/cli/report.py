@@ -20,15 +20,15 @@ from itertools import combinations
 from pathlib import Path
 
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, NEED, WANT, Need, need_from
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, select_in, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
-from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
+from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.history.together import grouped, is_same_run
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_size, parse_path
 from llm_bench_fixtures.progress import Phase, Progress
@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidSetting("name at least one RUN, such as `latest`; llm-bench history lists the saved ones")
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
-    paths = [select_run(storage, text) for text in arguments.runs]
-    against = select_run(storage, arguments.against, paths[0]) if arguments.against else None
+    paths = [select_in(storage, text) for text in arguments.runs]
+    against = select_in(storage, arguments.against, paths[0]) if arguments.against else None
     check_differ(paths)
     _check(paths, against)
     _check_output(arguments.output, (*paths, *([against] if against else [])))
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitStatus.PASSED
 
 
-def _read(paths: Sequence[Path], progress: Progress) -> tuple[list[Run], list[str]]:
+def _read(paths: Sequence[SavedAt], progress: Progress) -> tuple[list[Run], list[str]]:
     """The runs, and why others of several can't be read. Raises UnreadableResults where none can."""
     found, errors = [], []
     for path in paths:
@@ -117,20 +117,25 @@ def _read(paths: Sequence[Path], progress: Progress) -> tuple[list[Run], list[st
     return found, list(map(str, errors))
 
 
-def check_differ(paths: Sequence[Path]) -> None:
+def check_differ(paths: Sequence[SavedAt]) -> None:
     """Raise InvalidSetting for a run that is named twice."""
-    found = [path.resolve() for path in paths]
-    if twice := next((path for path in paths if found.count(path.resolve()) > 1), None):
+    found = [_one(path) for path in paths]
+    if twice := next((path for path in paths if found.count(_one(path)) > 1), None):
         raise InvalidSetting(f"{twice} is named twice: name each run once")
 
 
-def _check(paths: Sequence[Path], against: Path | None) -> None:
+def _check(paths: Sequence[SavedAt], against: SavedAt | None) -> None:
     """Raise InvalidSetting for runs that can't stand beside each other."""
-    found = [path.resolve() for path in paths]
+    found = [_one(path) for path in paths]
     if against is not None and len(found) > 1:
         raise InvalidSetting("--against compares one run with another: name one RUN, or leave --against out")
-    if against is not None and against.resolve() in found:
+    if against is not None and _one(against) in found:
         raise InvalidSetting(f"{against} is the run itself: name another one for --against")
+
+
+def _one(place: SavedAt) -> SavedAt:
+    """The same for a file that is named in two ways."""
+    return place.resolve() if isinstance(place, Path) else place
 
 
 def check_no_copies(runs: Sequence[Run]) -> None:
@@ -145,15 +150,15 @@ def _pooled(runs: Sequence[Run]) -> Run:
     return pooled_run(runs) if len(runs) > 1 else runs[0]
 
 
-def _check_output(folder: Path, paths: Sequence[Path]) -> None:
+def _check_output(folder: Path, paths: Sequence[SavedAt]) -> None:
     """Raise InvalidSetting for a run in the folder of the report that was set aside, which a new one replaces."""
     for path in paths:
-        if path.resolve().parent == (folder / EARLIER).resolve():
+        if isinstance(path, Path) and path.resolve().parent == (folder / EARLIER).resolve():
             raise InvalidSetting(f"{path} would be lost, as {folder} keeps one earlier report: name another folder")
 
 
 def report_one(
-    found: Run, paths: Sequence[Path], against: Path | None, arguments: argparse.Namespace, progress: Progress
+    found: Run, paths: Sequence[SavedAt], against: SavedAt | None, arguments: argparse.Namespace, progress: Progress
 ) -> None:
     """Write the run's report and say what it says. paths: the files that it was read from."""
     folder: Path = arguments.output
@@ -184,7 +189,7 @@ def _need(run: Run, arguments: argparse.Namespace) -> Need:
     return Need(own.limits if arguments.need is None else arguments.need, arguments.want or own.want)
 
 
-def _changes(head: Run, against: Path, need: Need, arguments: argparse.Namespace) -> Changes:
+def _changes(head: Run, against: SavedAt, need: Need, arguments: argparse.Namespace) -> Changes:
     comparison = compare_runs(read_saved_run(against), head, Rules(arguments.rules), registry())
     return changes_against(comparison, need)
 
@@ -202,7 +207,7 @@ def _not_shown(found: Run, width: int) -> Iterator[str]:
 def report_several(
     found: Sequence[Run],
     unreadable: Sequence[str],
-    paths: Sequence[Path],
+    paths: Sequence[SavedAt],
     arguments: argparse.Namespace,
     progress: Progress,
     places: Sequence[Place] = (),
@@ -215,9 +220,9 @@ def report_several(
     say([*_lines(runs, arguments.output), *_set_aside(arguments.output)])
 
 
-def _is_in(folder: Path, paths: Sequence[Path]) -> bool:
+def _is_in(folder: Path, paths: Sequence[SavedAt]) -> bool:
     """Whether one of the runs is what the report in the folder was made of."""
-    return (folder / RESULTS_FILE).resolve() in [path.resolve() for path in paths]
+    return (folder / RESULTS_FILE).resolve() in map(_one, paths)
 
 
 def _set_aside(folder: Path) -> Iterator[str]:

@@ -14,12 +14,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage, checked, working_folder
-from llm_bench_fixtures.cli.console import counted, say, tell_passed_over
+from llm_bench_fixtures.cli.arguments import add_storage, checked, storage_in, working_folder
+from llm_bench_fixtures.cli.console import say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.git import commits_address
 from llm_bench_fixtures.history.headings import Unreadable
-from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
+from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
 from llm_bench_fixtures.options.parsers import parse_names, parse_path
 from llm_bench_fixtures.report.history import Wording, trend_lines
@@ -61,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     here = working_folder()
     check_writable(arguments.output)
-    storage = find_storage(arguments.storage, here)
+    storage = storage_in(arguments)
     metrics = tuple(dict.fromkeys(arguments.metric))
     chosen = TrendFilter(metrics, arguments.test, arguments.variant, arguments.branch)
     unreadable: list[Unreadable] = []
-    groups = read_trend(counted(run_files(storage), "reading"), chosen, unreadable.append)
+    groups = read_trend(storage, chosen, unreadable.append)
     for item in unreadable:
         tell_passed_over(item)
     _check(groups, chosen, storage)
@@ -76,13 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Path) -> None:
+def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Storage) -> None:
     """Raise NothingToShow or UnknownName where something was asked for and nothing of it was found."""
-    runs = list_runs(storage, lambda _: None) if not groups else []
+    runs = storage.newest(0, lambda _: None)[0] if not groups else []
     if runs:
         raise UnknownName("branch", chosen.branch, sorted({run.provenance.branch or "(none)" for run in runs}))
     if not groups:
-        raise NothingToShow(f"none of the files in {storage} can be read")
+        raise NothingToShow(f"none of the runs in {storage} can be read")
     found = {line.metric for group in groups for line in group.lines}
     for name in chosen.metrics:
         if name not in found and name not in registry():

@@ -6,16 +6,16 @@ the rest stands in for it, or a slow commit would hide what it did to the tests 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
+from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound, UnreadableResults
 from llm_bench_fixtures.history.git import git
 from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
-from llm_bench_fixtures.history.saved import read_run_of, read_saved_run
-from llm_bench_fixtures.history.storage import list_runs, select_run
+from llm_bench_fixtures.history.saved import SavedAt, read_run_of, read_saved_run, saved_at
+from llm_bench_fixtures.history.storage import Storage, select_run
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import RecordHead, Run, Status, VariantResult
@@ -84,7 +84,7 @@ class Origin:
 
 
 def find_baseline(
-    storage: Path | None, wanted: str, likeness: Likeness, root: Path, judged: Run | None = None
+    storage: Storage | None, wanted: str, likeness: Likeness, root: Path, judged: Run | None = None
 ) -> Baseline:
     """The baseline that `wanted` names: `branch:NAME`, `merge-base:REF`, a run, or "" for the newest.
 
@@ -94,15 +94,34 @@ def find_baseline(
     """
     kind, name = _split(wanted)
     if name and not kind:
-        return _named(select_run(storage, name, Path(judged.source) if judged is not None else None), judged)
+        other_than = saved_at(judged.source) if judged is not None else None
+        return _named(storage.select(name, other_than) if storage else select_run(None, name), judged)
     if storage is None:
         return Baseline(None, "no run is saved")
     origin = Origin(branch=name) if kind == BRANCH else Origin(commits=_ancestors(root, name) if kind else ())
     unreadable: list[Unreadable] = []
-    runs = list_runs(storage, unreadable.append)
-    if judged is not None:
-        runs = [run for run in runs if run.started < started_of(judged.provenance)]
-    return choose_baseline(runs, likeness, origin, [one.reason for one in reversed(unreadable)])
+    newest_first = storage.newest_first(unreadable.append, started_of(judged.provenance) if judged else None)
+    try:
+        runs = list(_as_many_as_matter(newest_first, likeness, origin))
+    except StorageNotFound:  # a database that is there holds none yet
+        runs = []
+    return choose_baseline(runs[::-1], likeness, origin, [one.reason for one in reversed(unreadable)])
+
+
+def _as_many_as_matter(newest_first: Iterable[Heading], likeness: Likeness, origin: Origin) -> Iterator[Heading]:
+    """The runs up to the last one that can be chosen, or can stand in for what the chosen one lacks: no older run is
+    better than those of the best rank."""
+    best = (True, 0, True)
+    found = 0
+    for run in newest_first:
+        yield run
+        found += run.is_baseline and not origin.refusal(run) and _rank(run, likeness, origin) == best
+        if found > MOST_TRIED:
+            return
+
+
+def _rank(run: Heading, likeness: Likeness, origin: Origin) -> tuple[bool, int, bool]:
+    return likeness.is_of_model(run), origin.nearness(run), run.selection == likeness.selection
 
 
 def choose_baseline(
@@ -115,14 +134,12 @@ def choose_baseline(
     """
     refusals = [origin.refusal(run) if run.is_baseline else run.state.value for run in oldest_first]
     ranks = {
-        index: (likeness.is_of_model(run), origin.nearness(run), run.selection == likeness.selection, index)
-        for index, run in enumerate(oldest_first)
-        if not refusals[index]
+        index: (_rank(run, likeness, origin), index) for index, run in enumerate(oldest_first) if not refusals[index]
     }
     best_first = sorted(ranks, key=lambda index: ranks[index], reverse=True)
     for place, chosen in enumerate(best_first, start=1):
         try:
-            run = read_saved_run(oldest_first[chosen].path)
+            run = read_saved_run(oldest_first[chosen].place)
         except UnreadableResults as error:
             refusals[chosen] = str(error)
             continue
@@ -148,14 +165,14 @@ def _completed(run: Run, others: Iterable[Heading]) -> tuple[Run, tuple[str, ...
         if fingerprint_of(heading.provenance) != fingerprint_of(run.provenance):
             continue
         try:
-            if lacking.isdisjoint(_offered(read_run_of(heading.path, RecordHead))):
+            if lacking.isdisjoint(_offered(read_run_of(heading.place, RecordHead))):
                 continue
-            whole = _filled(whole, read_saved_run(heading.path))
+            whole = _filled(whole, read_saved_run(heading.place))
         except UnreadableResults:
             continue
         if found := len(lacking - _lacking(whole)):
             what = count(found, "test or variant", "tests and variants")
-            notes.append(f"The baseline had no time for {what}: judged by {heading.path.name}")
+            notes.append(f"The baseline had no time for {what}: judged by {heading.place.name}")
     return whole, tuple(notes)
 
 
@@ -211,14 +228,14 @@ def _reference_tokens(run: Run) -> float | None:
 def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:
     """The files that were refused, the newest first, each with the reason."""
     pairs = zip(reversed(runs), reversed(refusals), strict=True)
-    return [f"{run.path.name}: {refusal}" for run, refusal in pairs if refusal]
+    return [f"{run.place.name}: {refusal}" for run, refusal in pairs if refusal]
 
 
-def _named(path: Path, judged: Run | None) -> Baseline:
+def _named(place: SavedAt, judged: Run | None) -> Baseline:
     """The run that was asked for by name, whatever its state."""
-    run = read_saved_run(path)
+    run = read_saved_run(place)
     if judged is not None and run.provenance.started == judged.provenance.started:
-        raise InvalidSetting(f"{path} is the run that is to be judged: name another as its baseline")
+        raise InvalidSetting(f"{place} is the run that is to be judged: name another as its baseline")
     return Baseline(run)
 
 

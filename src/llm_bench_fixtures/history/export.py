@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from llm_bench_fixtures.errors import MissingLibrary, UnreadableResults
 from llm_bench_fixtures.history.headings import PassOver, Unreadable, run_facts
-from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.history.storage import name_in
+from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
+from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, for_csv, workload_columns
@@ -109,20 +109,24 @@ TEXT_COLUMNS = tuple(name for name in COLUMNS if name not in (*FLAG_COLUMNS, *NU
 
 
 def tidy_tables(
-    paths: Iterable[Path], storage: Path, wanted: Collection[str], metrics: Mapping[str, Metric], pass_over: PassOver
+    places: Iterable[SavedAt],
+    storage: Storage,
+    wanted: Collection[str],
+    metrics: Mapping[str, Metric],
+    pass_over: PassOver,
 ) -> Iterator[pd.DataFrame]:
     """A table of COLUMNS for each run that can be read.
 
     wanted: the names of metrics; empty for all. metrics: those that are known, by name. NUMBER_COLUMNS are float64:
     NaN in a row without a metric, or of a benchmark whose workload isn't known.
     """
-    for path in paths:
+    for place in places:
         try:
-            run = read_saved_run(path)
+            run = read_saved_run(place)
         except UnreadableResults as error:
-            pass_over(Unreadable(path, str(error)))
+            pass_over(Unreadable(place, str(error)))
             continue
-        yield tidy_table(run, name_in(storage, path), wanted, metrics)
+        yield tidy_table(run, storage.name(place), wanted, metrics)
 
 
 def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:

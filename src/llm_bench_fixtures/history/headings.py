@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from llm_bench_fixtures.errors import NotOurResults, UnreadableResults
-from llm_bench_fixtures.history.saved import read_run_of
+from llm_bench_fixtures.history.saved import SavedAt, read_run_of
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Blessing, RecordHead, Run, RunState
@@ -24,7 +24,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class Heading:
     """A saved run without its records and variants."""
 
-    path: Path
+    place: SavedAt
     provenance: Provenance
     state: RunState
     is_baseline: bool
@@ -65,9 +65,9 @@ def run_facts(file: str, provenance: Provenance, state: RunState) -> dict[str, s
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file in the storage that is no run that this can read, and why."""
+    """A file in the storage, or a run in a database, that this can't read, and why."""
 
-    path: Path
+    place: SavedAt
     reason: str
     may_be_ours: bool = True
     """False for a whole file in which this package measured nothing."""
@@ -81,10 +81,10 @@ def read_heading(path: Path) -> Heading:
     return heading_of(path, read_run_of(path, RecordHead))
 
 
-def heading_of(path: Path, run: Run[RecordHead]) -> Heading:
-    """The heading of a run that was read from that file."""
+def heading_of(place: SavedAt, run: Run[RecordHead]) -> Heading:
+    """The heading of a run that was read from there."""
     return Heading(
-        path=path,
+        place=place,
         provenance=run.provenance,
         state=run.state,
         is_baseline=run.is_baseline,

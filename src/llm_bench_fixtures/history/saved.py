@@ -1,19 +1,21 @@
 """A run as it is saved and judged: its metrics, and what they can be trusted for.
 
 There are two kinds of files: our `results.json`, and what pytest-benchmark stores, in which each benchmark carries its
-record as `extra_info["llm_bench"]` and the rest of the run stands under `llm_bench`. Both are read by their types.
+record as `extra_info["llm_bench"]` and the rest of the run stands under `llm_bench`. Both are read by their types. A
+database holds the content of a `results.json`.
 What the type has no field for is skipped unread, so that a thousand files take seconds.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Generic
+from typing import Annotated, Any, Generic, TypeAlias
 
 import msgspec
 
@@ -26,7 +28,32 @@ from llm_bench_fixtures.writing import write_whole
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
 LONGEST_VALUE = 70  # bytes of a token's time in pytest-benchmark's files, with all that it is indented by
+ADDRESS = re.compile(r"([a-z+]+://.+)#(\d{1,18})", re.ASCII | re.DOTALL)
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database keeps a run."""
+
+    url: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.url}#{self.number}"
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
+
+
+SavedAt: TypeAlias = Path | Address
+
+
+def saved_at(source: str) -> SavedAt:
+    """The place whose text is a run's `source`."""
+    address = ADDRESS.fullmatch(source)
+    return Address(address[1], int(address[2])) if address else Path(source)
 
 
 def judged_run(run: Run, source: str = "this run") -> Run:
@@ -43,13 +70,13 @@ def judged_run_from_json(run: Mapping[str, Any], source: str) -> Run:
         raise DamagedResults(f"the results of {source} can't be read: {error}") from error
 
 
-def read_saved_run(path: Path) -> Run:
-    """The run with all that the file kept of it. `has_raw_data` tells whether that is everything.
+def read_saved_run(place: SavedAt) -> Run:
+    """The run with all that was kept of it. `has_raw_data` tells whether that is everything.
 
-    Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
+    Raises UnreadableResults that names the place where it holds no run of ours, or is damaged.
     """
-    run = read_run_of(path, Record)
-    storage.refuse(path, chain.from_iterable(map(storage.faults_of_record, run.records)))
+    run = read_run_of(place, Record)
+    storage.refuse(place, chain.from_iterable(map(storage.faults_of_record, run.records)))
     return run
 
 
@@ -60,17 +87,25 @@ def has_raw_data(run: Run) -> bool:
     return not measured or any(record.batches_s for record in measured)
 
 
-def read_run_of(path: Path, record: type[RecordT]) -> Run[RecordT]:
+def read_run_of(place: SavedAt, record: type[RecordT]) -> Run[RecordT]:
     """The run, with as much of each record as the type has fields for; the rest of it is skipped unread.
 
     Raises UnreadableResults.
     """
-    run = replace(_decode_run(storage.read_bytes(path), path, record), source=str(path))
-    storage.refuse(path, storage.faults_of_run(run))
+    run = replace(_decode_run(_read_bytes(place), place, record), source=str(place))
+    storage.refuse(place, storage.faults_of_run(run))
     return run
 
 
-def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> Run[RecordT]:
+def _read_bytes(place: SavedAt) -> bytes:
+    if isinstance(place, Path):
+        return storage.read_bytes(place)
+    from llm_bench_fixtures.history.database import Database
+
+    return Database(place.url).read_bytes(place)
+
+
+def _decode_run(data: bytes, path: SavedAt, record: type[RecordT]) -> Run[RecordT]:
     """The run in either kind of file."""
     try:
         stored = storage.decode(data, _Stored[record], path)  # type: ignore[valid-type]
@@ -88,7 +123,7 @@ def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> Run[RecordT]:
     return replace(stored.llm_bench, records=records)
 
 
-def _check_kind(data: bytes, path: Path) -> None:
+def _check_kind(data: bytes, path: SavedAt) -> None:
     """Raise UnreadableResults where no run of ours is in the file, or one of another version than this reads."""
     try:
         head = storage.decode(data, _Head, path)
@@ -102,7 +137,7 @@ def _check_kind(data: bytes, path: Path) -> None:
         storage.check_version(head.llm_bench.version, path)
 
 
-def _without_benchmarks(path: Path) -> NotOurResults:
+def _without_benchmarks(path: SavedAt) -> NotOurResults:
     return NotOurResults(f"{path} has no benchmarks that llm-bench-fixtures measured")
 
 
@@ -173,17 +208,22 @@ class _Stored(msgspec.Struct, Generic[RecordT]):
     benchmarks: Annotated[list[_Benchmark[RecordT]], msgspec.Meta(max_length=MOST_RECORDS)] | None = None
 
 
-def bless(path: Path, reason: str) -> Run:
-    """Write into the file that its run is a baseline, and why. Returns the run as it was before.
+def bless(place: SavedAt, reason: str) -> Run:
+    """Write at its place that a run is a baseline, and why. Returns the run as it was before.
 
-    The file is replaced whole or not at all, and keeps its mode. Raises InvalidSetting where there is no reason,
+    A file is replaced whole or not at all, and keeps its mode. Raises InvalidSetting where there is no reason,
     UnreadableResults and UnwritableFile.
     """
     if not reason.strip():
         raise InvalidSetting("a run is blessed for a reason: say which")
-    run = read_saved_run(path)
-    data = storage.decode(storage.read_bytes(path), dict, path)
+    run = read_saved_run(place)
     blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
+    if isinstance(place, Address):
+        from llm_bench_fixtures.history.database import Database
+
+        Database(place.url).bless(place, replace(run, blessing=blessing))
+        return run
+    data = storage.decode(storage.read_bytes(place), dict, place)
     data.get(EXTRA, data)["blessing"] = asdict(blessing)
-    write_whole(path, json.dumps(well_formed(data), indent=4))
+    write_whole(place, json.dumps(well_formed(data), indent=4))
     return run

@@ -99,16 +99,19 @@ def optimal_steps(series: Floats, penalty: float, least: int) -> list[int]:
     import numpy as np
 
     centred = series - series.mean()
-    sums, squares = (np.concatenate(([0.0], np.cumsum(values))) for values in (centred, centred**2))
-    best = np.full(len(series) + 1, np.inf)  # of the values up to each position
-    best[0] = -penalty
+    sums = np.concatenate(([0.0], np.cumsum(centred)))
+    saved = np.full(len(series) + 1, np.inf)  # the best sum up to each position, without the squares of the values
+    saved[0] = -penalty
     begins = np.zeros(len(series) + 1, dtype=np.intp)  # of the last level there
+    lengths = np.arange(len(series), 0, -1.0)
     for end in range(least, len(series) + 1):
-        starts = np.arange(end - least + 1)
-        around = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
-        costs = best[starts] + around + penalty
+        starts = slice(end - least + 1)
+        costs = sums[end] - sums[starts]
+        costs *= costs
+        costs /= lengths[len(series) - end :][starts]
+        np.subtract(saved[starts], costs, out=costs)
         begins[end] = costs.argmin()
-        best[end] = costs[begins[end]]
+        saved[end] = costs[begins[end]] + penalty
     steps, position = [], int(begins[-1])
     while position:
         steps.append(position)

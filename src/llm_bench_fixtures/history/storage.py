@@ -1,24 +1,33 @@
-"""The folder in which runs are kept, and how one of them is named on a command line.
+"""Where runs are kept, and how one of them is named on a command line. The other kind of storage is a database.
 
-pytest-benchmark's layout: `.benchmarks/MACHINE/NNNN_NAME.json`. The numbers count within a machine's folder and start
-anew in another, so that only what a run says of itself tells which is the newest.
+A folder has pytest-benchmark's layout: `.benchmarks/MACHINE/NNNN_NAME.json`. The numbers count within a machine's
+folder and start anew in another, so that only what a run says of itself tells which is the newest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
 
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first
+from llm_bench_fixtures.history.saved import SavedAt
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.reading import listed, refusal
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.text import encodable, first_few
 
+if TYPE_CHECKING:
+    from llm_bench_fixtures.history.values import Values
+
 FOLDER = ".benchmarks"
+UNSENT = "unsent"  # its folder of runs that a database has yet to take
 LATEST = "latest"
 NUMBERED = re.compile(r"(\d+)_", re.ASCII)
 NUMBER = re.compile(r"(?:(?P<machine>.+)/)?(?P<number>\d{1,18})", re.ASCII)
@@ -32,6 +41,73 @@ RUN_HELP = (
     "its name, or a part of the file's name that no other has; or, for the newest run of it, a branch or a commit's id "
     "of at least seven digits. A short number is always a run's: write ./3 for a folder called 3"
 )
+
+
+class Storage(Protocol):
+    """Where saved runs are kept. Its text tells where that is."""
+
+    def places(self) -> Sequence[SavedAt]:
+        """Of all that may be runs, in the order of their names. None is read."""
+
+    def name(self, place: SavedAt) -> str:
+        """The name of a run among all runs."""
+
+    def short_name(self, place: SavedAt) -> str:
+        """The name without what all runs share."""
+
+    def newest(self, most: int, pass_over: PassOver) -> tuple[list[Heading], int]:
+        """The newest runs that can be read, oldest first, and how many there are in all. most: 0 for all."""
+
+    def newest_first(self, pass_over: PassOver, before: datetime | None = None) -> Iterator[Heading]:
+        """The runs that can be read, or those that started before that time. Who needs a few reads no more of them."""
+
+    def select(self, text: str, other_than: SavedAt | None = None) -> SavedAt:
+        """The run that `text` names; see select_run."""
+
+    def values(self, metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
+        """What each of the runs that can be read has of the metrics, in any order."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Runs in files."""
+
+    folder: Path
+    watch: Callable[[list[Path]], Iterable[Path]] = iter
+    """Given all files when they are to be read; sees them go by."""
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def places(self) -> list[Path]:
+        return run_files(self.folder)
+
+    def name(self, place: SavedAt) -> str:
+        return name_in(self.folder, Path(str(place)))
+
+    def short_name(self, place: SavedAt) -> str:
+        """Without the machine's folder, where it is the only one."""
+        return place.name if self._has_one_machine else self.name(place)
+
+    @cached_property
+    def _has_one_machine(self) -> bool:
+        return len({path.parent for path in self.places()}) < 2
+
+    def newest(self, most: int, pass_over: PassOver) -> tuple[list[Heading], int]:
+        found = oldest_first(headings(self.watch(self.places()), pass_over))
+        return found[-most:], len(found)
+
+    def newest_first(self, pass_over: PassOver, before: datetime | None = None) -> Iterator[Heading]:
+        found = reversed(list_runs(self.folder, pass_over))
+        return (run for run in found if before is None or run.started < before)
+
+    def select(self, text: str, other_than: SavedAt | None = None) -> Path:
+        return select_run(self.folder, text, other_than)
+
+    def values(self, metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
+        from llm_bench_fixtures.history.values import read_values
+
+        return read_values(self.watch(self.places()), metrics, pass_over)
 
 
 def find_storage(given: str | None, start: Path) -> Path:
@@ -83,7 +159,7 @@ def _order(path: Path) -> tuple[str, int, str]:
     return path.parent.as_posix(), int(numbered[1]) if numbered else -1, path.name
 
 
-def select_run(storage: Path | None, text: str, other_than: Path | None = None) -> Path:
+def select_run(storage: Path | None, text: str, other_than: SavedAt | None = None) -> Path:
     """The file of the run that `text` names as RUN_HELP says. storage: None where only a file can be named.
 
     other_than: the run to compare with, which isn't what is meant by `latest`, a branch or a commit. Raises
@@ -91,7 +167,7 @@ def select_run(storage: Path | None, text: str, other_than: Path | None = None) 
     """
     if not text:
         raise errors.InvalidSetting("the name of a run can't be empty")
-    given = None if _is_number(text) else _given_file(text)
+    given = None if _is_number(text) else given_file(text)
     if given is not None:
         return given
     what = f"a folder without {RESULTS_FILE}" if _is_folder(text) else "no file"
@@ -117,7 +193,7 @@ def list_runs(storage: Path, pass_over: PassOver) -> list[Heading]:
     return oldest_first(headings(run_files(storage), pass_over))
 
 
-def _given_file(text: str) -> Path | None:
+def given_file(text: str) -> Path | None:
     """The file itself, or the results in the folder of a report; None where there is neither. Raises UnreadableResults
     where its disk doesn't answer."""
     try:
@@ -139,7 +215,7 @@ def _is_folder(text: str) -> bool:
 def _runs_inside(text: str) -> str:
     """The runs in the folder, to stand behind what the text is; empty where it is no folder, or has none."""
     files = run_files(parse_path(text))[:MOST_TRIED] if _is_folder(text) else []
-    found = [encodable(str(one.path)) for one in headings(files, lambda _: None)]
+    found = [encodable(str(one.place)) for one in headings(files, lambda _: None)]
     return f" (give one of: {', '.join(first_few(found))})" if found else ""
 
 
@@ -148,7 +224,7 @@ def _is_number(text: str) -> bool:
     return bool(re.fullmatch(r"\d+", text, re.ASCII)) and not COMMIT.fullmatch(text)
 
 
-def _find(files: Sequence[Path], text: str, other_than: Path | None) -> list[Path]:
+def _find(files: Sequence[Path], text: str, other_than: SavedAt | None) -> list[Path]:
     """The runs of that number or file; else those of that name, branch and commit; else those with it in their name."""
     of_number = _numbered(files, text)
     if of_number is not None:
@@ -175,25 +251,29 @@ def _numbered(files: Iterable[Path], text: str) -> list[Path] | None:
     return None if not found and COMMIT.fullmatch(text) else found
 
 
-def _newest(files: Iterable[Path], text: str, other_than: Path | None) -> list[Path]:
+def _newest(files: Iterable[Path], text: str, other_than: SavedAt | None) -> list[Path]:
     """The newest run of all, or of the branch, and that of each commit whose id begins so.
 
     Raises UnreadableResults where a newer file can't be read: it may be the one that is meant.
     """
     unreadable: list[Unreadable] = []
-    others = (path for path in files if other_than is None or path.resolve() != other_than.resolve())
-    runs = oldest_first(headings(others, unreadable.append))
-    found = [run.path for run in runs if text in (LATEST, run.provenance.branch)][-1:]
+    not_meant = other_than.resolve() if isinstance(other_than, Path) else None
+    runs = oldest_first(headings((path for path in files if path.resolve() != not_meant), unreadable.append))
+    found = [_file(run) for run in runs if text in (LATEST, run.provenance.branch)][-1:]
     if COMMIT.fullmatch(text):
         of_commit = [run for run in runs if run.provenance.commit.lower().startswith(text.lower())]
-        found += {run.provenance.commit: run.path for run in of_commit}.values()
+        found += {run.provenance.commit: _file(run) for run in of_commit}.values()
     if found or text == LATEST:
         _refuse_newer(text, found, [one for one in unreadable if one.may_be_ours])
     return found
 
 
+def _file(found: Heading | Unreadable) -> Path:
+    return cast("Path", found.place)
+
+
 def _refuse_newer(text: str, found: Sequence[Path], unreadable: Iterable[Unreadable]) -> None:
-    newer = [one.reason for one in unreadable if not any(_is_older(one.path, path) for path in found)]
+    newer = [one.reason for one in unreadable if not any(_is_older(_file(one), path) for path in found)]
     if newer:
         raise errors.UnreadableResults(
             f"can't tell which run is {text!r}: {'newer files' if len(newer) > 1 else 'a newer file'} can't be read:\n"

@@ -8,31 +8,24 @@ run's: log(value) = test + run, by least squares. Where every run has every test
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from math import nan
-from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
-from llm_bench_fixtures.history.saved import read_run_of
+from llm_bench_fixtures.history.headings import Heading, PassOver
 from llm_bench_fixtures.history.steps import find_steps
 from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.reading import LARGEST
-from llm_bench_fixtures.results.record import RecordHead
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from llm_bench_fixtures.history.steps import Floats
-
-MetricsT = TypeVar("MetricsT", bound=msgspec.Struct)
+    from llm_bench_fixtures.history.storage import Storage
+    from llm_bench_fixtures.history.values import Values
 
 DEFAULT_METRICS = (
     "latency_s",
@@ -107,26 +100,29 @@ class Group:
     lines: tuple[TrendLine, ...]
 
 
-def read_trend(paths: Iterable[Path], chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
+def read_trend(storage: Storage, chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
     """A group for each fingerprint. The group with the newest run comes first.
 
-    pass_over: called with each file that can't be read.
+    pass_over: called with each run that can't be read.
     """
     rows = _Rows(chosen)
-    found: list[_Measured] = []
-    for path in paths:
-        try:
-            measured = _read(path, rows)
-        except UnreadableResults as error:
-            pass_over(Unreadable(path, str(error)))
-            continue
-        if chosen.branch in ("", measured.heading.provenance.branch):
-            found.append(measured)
     groups: dict[Fingerprint, list[_Measured]] = defaultdict(list)
-    for measured in sorted(found, key=lambda one: one.heading.started):
-        groups[fingerprint_of(measured.heading.provenance)].append(measured)
+    for one in storage.values(chosen.metrics, pass_over):
+        if chosen.branch in ("", one.heading.provenance.branch):
+            groups[fingerprint_of(one.heading.provenance)].append(rows.followed(one))
+    for measured in groups.values():
+        measured.sort(key=lambda one: one.heading.started)
     newest_first = sorted(groups.items(), key=lambda group: group[1][-1].heading.started, reverse=True)
     return [_group(*group, rows) for group in newest_first]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    heading: Heading
+    rows: NDArray[np.int64]
+    """(N,): the number that `_Rows` gave to each test and variant that is followed."""
+    values: Floats
+    """(N, metrics), NaN where there is none."""
 
 
 class _Rows:
@@ -134,55 +130,23 @@ class _Rows:
 
     def __init__(self, chosen: TrendFilter) -> None:
         self.chosen = chosen
-        self.metrics_type = _metrics_type(chosen.metrics)
         self.names: list[tuple[str, str]] = []
-        self._numbers: dict[tuple[str, str], int | None] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
 
-    def number(self, test: str, variant: str) -> int | None:
-        """The number of the test on the variant; None where it isn't followed."""
-        name = (test, variant)
-        if name not in self._numbers:
-            has = self.chosen.has(test, variant)
-            self._numbers[name] = len(self.names) if has else None
-            self.names += [name] if has else []
-        return self._numbers[name]
+    def followed(self, run: Values) -> _Measured:
+        """The run's values of tests and variants that are followed."""
+        import numpy as np
 
+        numbers = np.array([self._number(name) for name in run.benchmarks], dtype=np.int64)
+        return _Measured(run.heading, numbers[numbers >= 0], run.values[numbers >= 0])
 
-def _metrics_type(metrics: tuple[str, ...]) -> type[msgspec.Struct]:
-    """A type of only those metrics that are followed, since the others are most of the file."""
-    names = {f"metric_{index}": name for index, name in enumerate(metrics)}
-    return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)
-
-
-@dataclass(frozen=True)
-class _Record(RecordHead, Generic[MetricsT]):
-    metrics: MetricsT
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """A run's values as arrays, since a long history has millions of them."""
-
-    heading: Heading
-    rows: NDArray[np.int64]
-    """(N,): the number that `_Rows` gave to each test and variant."""
-    values: Floats
-    """(N, metrics): the values, NaN where there is none."""
-
-
-def _read(path: Path, rows: _Rows) -> _Measured:
-    """Raises UnreadableResults."""
-    import numpy as np
-
-    record: type[_Record[msgspec.Struct]] = _Record[rows.metrics_type]  # type: ignore[name-defined]
-    run = read_run_of(path, record)
-    numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in run.records]
-    kept = [(number, values) for number, values in numbered if number is not None]
-    return _Measured(
-        heading_of(path, run),
-        np.array([number for number, _ in kept], dtype=np.int64),
-        np.array([values for _, values in kept], dtype=np.float64).reshape(len(kept), len(rows.chosen.metrics)),
-    )
+    def _number(self, name: tuple[str, str]) -> int:
+        """-1 for a test and variant that isn't followed."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names) if self.chosen.has(*name) else -1
+            self.names += [name] if number >= 0 else []
+        return number
 
 
 def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows) -> Group:

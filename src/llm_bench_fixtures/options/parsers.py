@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.options.table import OPTIONS, Option
@@ -27,6 +28,8 @@ UNIT_BYTES = {
 }
 SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(UNIT_BYTES)})", re.IGNORECASE)
 MOST_BYTES = 10**15
+SQLITE, POSTGRESQL = "sqlite", "postgresql"  # databases of saved runs
+NO_PASSWORDS = "a password is taken from PGPASSWORD in the environment, or from ~/.pgpass"
 WORDS = ("tiny", "none")  # what an option takes in place of a model's folder, or of a file
 DEVICES = ("auto", "cpu", "cuda", "mps")
 _OPTIONS = {option.name: option for option in OPTIONS}
@@ -293,6 +296,29 @@ def parse_path(text: str) -> Path:
 
 def parse_optional_path(text: str) -> Path | None:
     return parse_path(text) if text else None
+
+
+def parse_history(text: str) -> str:
+    """The URL of a database, with a file's path whole; "" for none. Nothing of a text that is refused is shown, as
+    there may be a password in it."""
+    scheme, _, rest = text.partition("://")
+    if text and scheme not in (SQLITE, POSTGRESQL):
+        raise InvalidSetting("expected sqlite:///FILE or postgresql://[USER@]HOST[:PORT]/DATABASE")
+    if scheme == SQLITE:
+        if not rest.strip("/") or not rest.startswith("/"):
+            raise InvalidSetting("expected a file behind sqlite:///, such as sqlite:///history.db")
+        return f"{SQLITE}:///{parse_path(rest[1:]).absolute()}"
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises for none
+    except ValueError:
+        parts = None
+    if parts is None or parts.fragment or "@" in parts.path:
+        raise InvalidSetting(f"no URL of a database: special characters are written as %XX, and {NO_PASSWORDS}")
+    secrets = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if "password" in name.lower()}
+    if parts.password is not None or secrets:
+        raise InvalidSetting(f"there is a password in the URL, which would be shown and saved: {NO_PASSWORDS}")
+    return text
 
 
 def parse_resume(text: str) -> Path | bool:

@@ -20,6 +20,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_any_names,
     parse_bool,
     parse_device,
+    parse_history,
     parse_names,
     parse_optional_path,
     parse_optional_size,
@@ -104,6 +105,8 @@ class Settings:
     report: Path = parsed_by(parse_path)
     resume: Path | bool = parsed_by(parse_resume)
     """The run to go on with; True for that in `report`."""
+    history: str = parsed_by(parse_history)
+    """The URL of a database; empty for none."""
     cache_dir: Path | None = parsed_by(parse_optional_path)
 
     def of(self, setting: Setting[T]) -> T:

@@ -280,6 +280,13 @@ OPTIONS = (
         "before it, or the value with an equals sign",
         alone="true",
     ),
+    Option(
+        "history",
+        "",
+        "URL",
+        "database to save the run to at its end, and to find the gate's baseline in: sqlite:///FILE or "
+        "postgresql://[USER@]HOST/DATABASE, with the password in PGPASSWORD or ~/.pgpass. Needs the extra [sql]",
+    ),
     Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),
     # Read in answer/need.py.
     Option(

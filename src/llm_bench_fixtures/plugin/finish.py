@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import reason_of
+from llm_bench_fixtures.errors import HistoryUnavailable, InvalidSetting, MissingLibrary, UnwritableFile, reason_of
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.gating import (
     BASELINE,
@@ -77,6 +77,7 @@ def claim_report(session: pytest.Session) -> None:
     if summary is not None:
         or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
     or_usage_error(partial(save_whole, config, config.stash.setdefault(NOT_SAVED, []).append), "the run can't be saved")
+    or_usage_error(partial(_check_history, settings.history), "--llm-history")
     config.stash[MADE_FOLDER] = or_usage_error(partial(claim, settings.report), "--llm-report")
     hold = ExitStack()
     config.add_cleanup(hold.close)
@@ -87,6 +88,20 @@ def claim_report(session: pytest.Session) -> None:
     or_usage_error(partial(set_aside, settings.report, but=stays), "--llm-report")
     if is_resumed(config):
         config.stash[SESSION].save_at_times()
+
+
+def _check_history(url: str) -> None:
+    """Raise for a database that no run can be saved to, and that won't change. One that doesn't answer may do so when
+    the run ends."""
+    if url:
+        from llm_bench_fixtures.history.database import Database
+
+        try:
+            Database(url).check()
+        except MissingLibrary as error:
+            raise InvalidSetting(str(error)) from error
+        except HistoryUnavailable:
+            pass
 
 
 def score_the_rest(session: pytest.Session) -> None:
@@ -114,6 +129,36 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
             put_back(settings_of(session.config).report)
     if BASELINE in session.config.stash:
         finish_gate(session)
+    save_to_history(session.config)
+
+
+def save_to_history(config: pytest.Config) -> None:
+    """Save the run to the database of --llm-history. Where that fails, it is kept in a file that can be sent later."""
+    if RUN not in config.stash or not config.stash[RUN].measured() or not (url := settings_of(config).history):
+        return
+    from llm_bench_fixtures.history.database import Database
+    from llm_bench_fixtures.history.saved import judged_run
+    from llm_bench_fixtures.history.storage import UNSENT
+    from llm_bench_fixtures.plugin.storage import runs_folder
+    from llm_bench_fixtures.results.storage import write_run
+    from llm_bench_fixtures.writing import reserve
+
+    run = judged_run(config.stash[RUN])
+    try:
+        Database(url).save(run)
+    except BaseException as error:
+        folder = runs_folder(config)
+        failed = config.stash.setdefault(NOT_SAVED, []).append
+        try:
+            (folder / UNSENT).mkdir(parents=True, exist_ok=True)
+            path = reserve(folder / UNSENT, 1, run.provenance.commit or "run")
+            write_run(run, path)
+            send = f"llm-bench history push {folder} --history {url}"
+            failed(f"{reason_of(error)}; this run was saved in {path}. To send it: {send}")
+        except (OSError, UnwritableFile) as unwritten:
+            failed(f"{reason_of(error)}; this run was not saved: {reason_of(unwritten)}")
+        if not isinstance(error, Exception):
+            raise
 
 
 def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.gate.decision import Decision
     from llm_bench_fixtures.gate.rules import Rules
     from llm_bench_fixtures.history.baseline import Baseline
+    from llm_bench_fixtures.history.storage import Storage
     from llm_bench_fixtures.report.judged.changes import Changes
     from llm_bench_fixtures.results.record import Run
 
@@ -51,14 +52,16 @@ def set_baseline(config: pytest.Config) -> None:
     pytest-benchmark by itself would read every file in the storage. Raises UsageError for a run that was named and
     can't be read, and for a rule on an unknown metric.
     """
+    from llm_bench_fixtures.history.saved import saved_at
+
     rules_of(config)
     try:
         baseline = _find_baseline(config)
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-gate: {error}") from error
     config.stash[BASELINE] = baseline
-    if baseline.run is not None:
-        compare_with(config, name_in_storage(Path(baseline.run.source), _storage(config)))
+    if baseline.run is not None and isinstance(place := saved_at(baseline.run.source), Path):
+        compare_with(config, name_in_storage(place, _folder(config)))
 
 
 def check_is_gated(config: pytest.Config) -> None:
@@ -97,7 +100,20 @@ def _find_baseline(config: pytest.Config) -> Baseline:
     return find_baseline(_storage(config), wanted, likeness, project_folder(config))
 
 
-def _storage(config: pytest.Config) -> Path | None:
+def _storage(config: pytest.Config) -> Storage | None:
+    """Where the baseline is: the database, unless --benchmark-compare names a run in the folder; None where no
+    run was ever saved. Raises InvalidSetting where it can't be read."""
+    from llm_bench_fixtures.history.database import Database
+    from llm_bench_fixtures.history.storage import RunFolder
+
+    url = settings_of(config).history
+    if url and not compared_run(config):
+        return Database(url)
+    folder = _folder(config)
+    return None if folder is None else RunFolder(folder)
+
+
+def _folder(config: pytest.Config) -> Path | None:
     """The folder of the saved runs; None where none was ever saved. Raises InvalidSetting where it can't be read."""
     from llm_bench_fixtures.plugin.storage import storage_folder
     from llm_bench_fixtures.reading import refusal

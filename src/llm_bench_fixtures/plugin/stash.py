@@ -16,7 +16,15 @@ from llm_bench_fixtures.answer.need import NEED, WANT, Need, need_from
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
-from llm_bench_fixtures.options.parsers import Setting, names_seen_from, parse_optional_path, parse_path, path_seen_from
+from llm_bench_fixtures.options.parsers import (
+    SQLITE,
+    Setting,
+    names_seen_from,
+    parse_history,
+    parse_optional_path,
+    parse_path,
+    path_seen_from,
+)
 from llm_bench_fixtures.options.settings import FIELDS, parse_settings
 from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
@@ -152,6 +160,8 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
         return written
     if setting.parse in (parse_path, parse_optional_path):
         return path_seen_from(folder, written)
+    if setting.parse is parse_history and written.startswith(f"{SQLITE}:///"):
+        return f"{SQLITE}:///{path_seen_from(folder, written.removeprefix(f'{SQLITE}:///'))}"
     return names_seen_from(folder, written) if setting.name in WITH_NAMES else written
 
 

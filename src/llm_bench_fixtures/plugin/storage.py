@@ -46,6 +46,12 @@ def storage_folder(config: pytest.Config) -> Path:
     return project_folder(config) / FOLDER
 
 
+def runs_folder(config: pytest.Config) -> Path:
+    """Where this package itself keeps runs: the same, or `.benchmarks` where the storage is a server."""
+    is_server = "://" in storage_option(config).removeprefix("file://")
+    return project_folder(config) / FOLDER if is_server else storage_folder(config)
+
+
 @contextmanager
 def in_project(config: pytest.Config) -> Iterator[None]:
     """Have the project's folder as the working folder; to stay, where a test has removed the one that was."""

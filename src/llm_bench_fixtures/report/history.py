@@ -6,11 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable, run_facts
-from llm_bench_fixtures.history.storage import name_in
+from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.tables.table import Table
@@ -30,10 +29,9 @@ NO_STEP = "No step found."
 ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
 
 
-def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
-    """A row for each of the last `most` runs, in their order, with a name that tells it from all the runs."""
-    one_machine = len({run.path.parent for run in runs}) < 2
-    return table_of_runs((run.path.name if one_machine else name_in(storage, run.path), run) for run in runs[-most:])
+def history_table(runs: Sequence[Heading], storage: Storage) -> Table:
+    """A row for each run, in their order, with a name that tells it from all the runs."""
+    return table_of_runs((storage.short_name(run.place), run) for run in runs)
 
 
 def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
@@ -80,18 +78,18 @@ def state_cell(run: Heading) -> str:
     return f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state)
 
 
-def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Path) -> dict[str, Any]:
+def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Storage) -> dict[str, Any]:
     """The list for programs."""
     return {
         "storage": encodable(str(storage)),
         "runs": [_entry(run, storage) for run in runs],
-        "unreadable": [{"file": name_in(storage, item.path), "reason": encodable(item.reason)} for item in unreadable],
+        "unreadable": [{"file": storage.name(item.place), "reason": encodable(item.reason)} for item in unreadable],
     }
 
 
-def _entry(run: Heading, storage: Path) -> dict[str, Any]:
+def _entry(run: Heading, storage: Storage) -> dict[str, Any]:
     return {
-        **run_facts(name_in(storage, run.path), run.provenance, run.state),
+        **run_facts(storage.name(run.place), run.provenance, run.state),
         "blessed": run.blessing.reason if run.blessing else None,
         "measured": run.measured,
         "records": run.records,

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
+from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import Group, TrendFilter, TrendLine
 from llm_bench_fixtures.report import history
 from llm_bench_fixtures.report.charts import spec
@@ -37,7 +37,7 @@ def render_trend(
     chosen: TrendFilter,
     words: Wording,
     unreadable: Sequence[Unreadable],
-    storage: Path,
+    storage: Storage,
     commits: str = "",
 ) -> str:
     """The page. commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
@@ -64,7 +64,7 @@ def render_trend(
     return render_page("trend.html", page)
 
 
-def _footnotes(storage: Path) -> Iterator[str]:
+def _footnotes(storage: Storage) -> Iterator[str]:
     yield f"Runs in {storage}, apart for each set of machine, libraries, model and corpus."
     yield (
         "A line is the geometric mean of the metric over the variant's tests, as it would be had every run run all of "
@@ -192,7 +192,7 @@ def _now(line: TrendLine, words: Wording) -> Cell:
 
 def _run_table(group: Group) -> Table:
     """The newest first, without what all runs share."""
-    table = history.table_of_runs((run.path.name, run) for run in reversed(group.runs))
+    table = history.table_of_runs((run.place.name, run) for run in reversed(group.runs))
     return table.with_columns(place for place, name in enumerate(table.names) if name not in SHARED)
 
 
@@ -252,7 +252,7 @@ def _line_series(
         run, shown = runs[position], with_unit(value, metric) if metric else three_digits(value)
         facts = (
             (metric.title if metric else line.metric, f"{shown} ({format_change(1 + change / 100)})"),
-            ("run", f"{history.run_name(run.path.name)}, {history.time_cell(run)}"),
+            ("run", f"{history.run_name(run.place.name)}, {history.time_cell(run)}"),
             ("commit", history.commit_cell(run.provenance)),
         )
         points.append(

@@ -72,7 +72,7 @@ def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
     write_whole(path, text, follows=follows)
     try:
         _refuse_size(path, faults_of_size(len(text), text.count(",") + 1))
-        _run_in(text.encode(), path)
+        run_in(text.encode(), path)
     except UnreadableResults as error:
         return str(error).removeprefix(f"{path} ")
     return ""
@@ -80,17 +80,18 @@ def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
 
 def read_run(path: str | Path) -> Run:
     """The run in a `results.json`. Raises UnreadableResults that names the file where it isn't one, or is damaged."""
-    return _run_in(read_bytes(path), path)
+    return run_in(read_bytes(path), path)
 
 
-def _run_in(data: bytes, path: str | Path) -> Run:
+def run_in(data: bytes, path: object) -> Run:
+    """The run in the content of a results.json. Raises UnreadableResults."""
     check_schema(data, path)
     run = decode(data, Run[Record], path)
     refuse(path, chain(faults_of_run(run), chain.from_iterable(map(faults_of_record, run.records))))
     return run
 
 
-def refuse(path: str | Path, faults: Iterable[str]) -> None:
+def refuse(path: object, faults: Iterable[str]) -> None:
     """Raise DamagedResults, which names the file, where there is a fault."""
     for fault in faults:
         raise DamagedResults(f"{path} is damaged: {fault}")
@@ -106,16 +107,21 @@ def read_bytes(path: str | Path) -> bytes:
             data = file.read()
     except OSError as error:
         raise UnreadableResults(f"{path} can't be read: {error.strerror or error}") from error
-    _refuse_size(path, faults_of_size(len(data), data.count(b",") + 1))  # before it is decoded, which takes the memory
+    check_size(data, path)
     return data
 
 
-def _refuse_size(path: str | Path, faults: Iterator[str]) -> None:
+def check_size(data: bytes, path: object) -> None:
+    """Raise UnreadableResults for more than a run has, before it is decoded, which takes the memory."""
+    _refuse_size(path, faults_of_size(len(data), data.count(b",") + 1))
+
+
+def _refuse_size(path: object, faults: Iterator[str]) -> None:
     for fault in faults:
         raise UnreadableResults(f"{path} {fault}")
 
 
-def check_schema(data: bytes, path: str | Path) -> None:
+def check_schema(data: bytes, path: object) -> None:
     """Raise UnreadableResults unless the JSON is a run's, of the schema version that this program reads."""
     try:
         found = decode(data, Schema, path)
@@ -134,13 +140,13 @@ def is_results(path: Path) -> bool:
         return False
 
 
-def check_version(version: object, path: str | Path) -> None:
+def check_version(version: object, path: object) -> None:
     """Raise UnreadableResults unless this program reads the schema version."""
     if version != SCHEMA_VERSION:
         raise UnreadableResults(f"{path} is of schema version {version!r}; this reads {SCHEMA_VERSION}")
 
 
-def decode(data: bytes, kind: type[T], path: str | Path) -> T:
+def decode(data: bytes, kind: type[T], path: object) -> T:
     """The value in the JSON, with its types checked. Fields that the type doesn't have are skipped.
 
     Raises UnreadableResults that names the file, or DamagedResults with the place where the JSON has another shape.

@@ -18,7 +18,7 @@ from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.saved import Address, SavedAt, read_saved_run, saved_at
 from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led, rows_of
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.formatting import count, format_change, format_share
@@ -73,8 +73,10 @@ class Changes:
 
     @property
     def name(self) -> str:
-        """The other run's file without its suffix; for a results.json its folder."""
-        path = Path(self.comparison.base.source)
+        """The other run's file without its suffix, or its number; for a results.json its folder."""
+        path = saved_at(self.comparison.base.source)
+        if isinstance(path, Address):
+            return f"run {path.name}"
         return printable(path.stem if path.stem != "results" else path.absolute().parent.name)
 
     @property
@@ -120,13 +122,13 @@ class Changes:
 
 def changes_against(comparison: Comparison, need: Need) -> Changes:
     """need: by which the other run's answer is asked for again."""
-    return Changes(comparison, _answer(Path(comparison.base.source), need))
+    return Changes(comparison, _answer(saved_at(comparison.base.source), need))
 
 
-def _answer(path: Path, need: Need) -> str:
-    """The answer of the run in that file in one sentence; empty where it can't be read whole."""
+def _answer(place: SavedAt, need: Need) -> str:
+    """The answer of the run that is kept there in one sentence; empty where it can't be read whole."""
     try:
-        run = read_saved_run(path)
+        run = read_saved_run(place)
     except UnreadableResults:
         return ""
     return answer_of(evidence_of(run), need).sentence
@@ -140,13 +142,15 @@ def baseline_sentence(run: Run) -> str:
 
 
 def run_sentence(run: Run) -> str:
-    """The run's file, start, commit and branch."""
+    """The run's file or number, start, commit and branch."""
     provenance = run.provenance
     commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
     branch = f" on {provenance.branch}" if provenance.branch else ""
     dirty = ", with uncommitted changes" if provenance.dirty else ""
-    path = Path(run.source)
-    name = path.name if path.name != RESULTS_FILE else f"{path.absolute().parent.name}/{path.name}"
+    path = saved_at(run.source)
+    name = path.name if isinstance(path, Path) else f"run {path.name}"
+    if isinstance(path, Path) and name == RESULTS_FILE:
+        name = f"{path.absolute().parent.name}/{name}"
     return printable(f"{name}, {provenance.started}{commit}{branch}{dirty}.")
 
 

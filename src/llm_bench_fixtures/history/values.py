@@ -1,0 +1,59 @@
+"""A run's metrics as arrays, since a long history has millions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
+from llm_bench_fixtures.history.saved import read_run_of
+from llm_bench_fixtures.results.record import RecordHead
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.history.steps import Floats
+
+MetricsT = TypeVar("MetricsT", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a run measured of some metrics."""
+
+    heading: Heading
+    benchmarks: Sequence[tuple[str, str]]
+    """The test and the variant of each record."""
+    values: Floats
+    """(records, metrics), NaN where there is none."""
+
+
+@dataclass(frozen=True)
+class _Record(RecordHead, Generic[MetricsT]):
+    metrics: MetricsT
+
+
+def read_values(paths: Iterable[Path], metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
+    """Those of the files that can be read, in their order; `pass_over` is called with each of the others."""
+    import numpy as np
+
+    record: type[_Record[msgspec.Struct]] = _Record[_metrics_type(metrics)]  # type: ignore[assignment, misc]
+    for path in paths:
+        try:
+            run = read_run_of(path, record)
+        except UnreadableResults as error:
+            pass_over(Unreadable(path, str(error)))
+            continue
+        values = [msgspec.structs.astuple(one.metrics) for one in run.records]
+        shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
+        yield Values(heading_of(path, run), [(one.test, one.variant) for one in run.records], shaped)
+
+
+def _metrics_type(metrics: Sequence[str]) -> type[msgspec.Struct]:
+    """A type of only those metrics that are followed, since the others are most of the file."""
+    names = {f"metric_{index}": name for index, name in enumerate(metrics)}
+    return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)

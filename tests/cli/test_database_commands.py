@@ -1,0 +1,100 @@
+"""The commands on runs in a database, as their users type them: those of a folder don't know the difference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shell import Output, Shell
+
+from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.history.storage import UNSENT
+
+
+class InDatabase:
+    """`llm-bench` run on what was imported from the shell's folder."""
+
+    def __init__(self, shell: Shell, url: str) -> None:
+        self.shell, self.url = shell, url
+
+    def __call__(self, *arguments: str) -> Output:
+        self.shell.capture.readouterr()
+        status = main([*arguments, "--history", self.url])
+        return Output(status, *self.shell.capture.readouterr())
+
+
+@pytest.fixture
+def database(shell: Shell, url: str) -> InDatabase:
+    """Three runs and a damaged file."""
+    for number in (1, 2, 3):
+        shell.keep(number, name="mine", branch="main" if number < 3 else "topic")
+    shell.damage()
+    database = InDatabase(shell, url)
+    assert database("history", "import", str(shell.storage)).lines == [f"3 runs saved to {url}"]
+    return database
+
+
+def test_what_was_imported_is_listed(database: InDatabase) -> None:
+    output = database("history", "--limit", "2")
+    assert [line.split()[0] for line in output.lines[2:-2]] == ["2", "3"]
+    assert output.lines[-1] == f"3 runs in {database.url}; the newest 2 are shown"
+    data = json.loads(database("history", "--json").out)
+    assert data["storage"] == database.url
+    assert [run["file"] for run in data["runs"]] == ["1", "2", "3"]
+
+
+def test_an_import_again_changes_nothing(database: InDatabase) -> None:
+    output = database("history", "import", str(database.shell.storage))
+    assert output.lines == [f"0 runs saved to {database.url}; 3 there already"]
+    assert "0099_cut.json" in output.err
+
+
+def test_every_command_finds_the_runs(database: InDatabase, tmp_path: Path, without_pictures: None) -> None:
+    assert database("gate", "3", "--baseline", "branch:main").status == 0
+    assert "laptop/0002_mine" not in database("compare", "main", "latest").err
+    assert database("report", "latest", "--against", "main", "-o", str(tmp_path / "report")).status == 0
+    assert database("trend", "--metric", "latency_s", "-o", str(tmp_path / "trend.html")).status == 0
+    assert "1 and 2 are" not in (tmp_path / "trend.html").read_text(encoding="utf-8")
+    assert database("export", "-o", str(tmp_path / "all.csv"), "--metric", "latency_s").status == 0
+    assert (tmp_path / "all.csv").read_text(encoding="utf-8").count("latency_s") == 3
+    assert f"{database.url}#1 is a baseline now" in database("bless", "laptop/0001_mine", "--reason", "why").out
+    assert "complete, blessed: why" in database("history").out
+
+
+def test_what_could_not_be_sent_is_pushed_once(database: InDatabase) -> None:
+    unsent = database.shell.storage / UNSENT
+    path = database.shell.keep(4)
+    unsent.mkdir()
+    path.rename(unsent / "0001_x.json")
+    (unsent / "0002_cut.json").write_text("{", encoding="utf-8")
+    output = database("history", "push", str(database.shell.storage))
+    assert (output.status, output.lines) == (4, [f"1 run saved to {database.url}"])
+    assert "0002_cut.json" in output.err
+    assert [path.name for path in unsent.iterdir()] == ["0002_cut.json"]
+
+
+def test_an_import_wants_a_database(shell: Shell) -> None:
+    assert "import: name the database with --history URL" in shell("history", "import").err
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://me:s3cret@host/runs", "there is a password in the URL, which would be shown and saved"),
+        ("postgresql://me@host/runs?password=s3cret", "there is a password in the URL"),
+        ("postgresql://me:s3cret#@host/runs", "no URL of a database: special characters are written as %XX"),
+        ("postgresql://me:123/s3cret@host/runs", "no URL of a database"),
+        ("mysql://me:s3cret@host/runs", "expected sqlite:///FILE or postgresql://[USER@]HOST[:PORT]/DATABASE"),
+        ("me:s3cret@host", "expected sqlite:///FILE or postgresql://[USER@]HOST[:PORT]/DATABASE"),
+        ("sqlite://history.db", "expected a file behind sqlite:///, such as sqlite:///history.db"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_and_no_password_shown(
+    url: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["history", "--history", url])
+    error = capsys.readouterr().err
+    assert f"argument --history: {why}" in error
+    assert "s3cret" not in error
