@@ -62,7 +62,7 @@ def test_nodes_that_were_started_without_the_resource_of_a_sweep_are_told_how_to
 
 
 def test_another_version_of_the_package_is_refused() -> None:
-    check_versions({"server": __version__})
+    check_versions([("server", __version__)])
     with pytest.raises(InvalidSetting) as error:
-        check_versions({"server": __version__, "laptop": "9.9", "head": ""})
+        check_versions([("laptop", "9.9"), ("laptop", __version__), ("head", "")])  # two nodes on one host
     assert str(error.value).splitlines()[1:3] == ["  laptop: 9.9", "  head: none"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +32,10 @@ class Node:
     """Its host, or its address."""
     resources: Mapping[str, float]
     labels: Mapping[str, str]
-    is_alive: bool = True
 
     def fits(self, machine: Machine) -> bool:
         has = all(self.resources.get(name, 0) >= number for name, number in needs_of(machine).items())
-        return self.is_alive and has and all(self.labels.get(name) == value for name, value in machine.labels.items())
+        return has and all(self.labels.get(name) == value for name, value in machine.labels.items())
 
     def __str__(self) -> str:
         shown = (f"{name} {number:g}" for name, number in sorted(self.resources.items()))
@@ -66,9 +65,9 @@ def check_nodes(cells: Sequence[Cell], nodes: Sequence[Node]) -> None:
             )
 
 
-def check_versions(versions: Mapping[str, str]) -> None:
-    """versions: of this package, by the node's name; empty where it is not installed. Raises InvalidSetting."""
-    if other := [f"{node}: {version or 'none'}" for node, version in versions.items() if version != __version__]:
+def check_versions(versions: Iterable[tuple[str, str]]) -> None:
+    """versions: each node's name, and its version of this package; empty without one. Raises InvalidSetting."""
+    if other := [f"{node}: {version or 'none'}" for node, version in versions if version != __version__]:
         raise InvalidSetting(
             f"this is llm-bench-fixtures {__version__}, and the cluster's nodes have another version:\n"
             f"{indented(other)}\nInstall the same one on each, or runs can't be compared."
@@ -78,7 +77,7 @@ def check_versions(versions: Mapping[str, str]) -> None:
 @contextmanager
 def connected(address: str | None, folder: Path | None) -> Iterator[Cluster]:
     """The cluster at the address; None: one of this machine alone, which ends with the block. folder: that its cells
-    run in. Raises InvalidSetting where there is none, and MissingLibrary."""
+    run in. Raises InvalidSetting where it can't be reached or sent the folder, and MissingLibrary."""
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -94,8 +93,9 @@ def connected(address: str | None, folder: Path | None) -> Iterator[Cluster]:
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError) as error:  # the last of a folder that is too large
-        where = f"at {address}" if address else "on this machine"
-        raise InvalidSetting(f"no Ray cluster {where}: {first_line(error)}") from error
+        raise InvalidSetting(
+            f"Ray can't be used {f'at {address}' if address else 'here'}: {first_line(error)}"
+        ) from error
     try:
         yield Cluster(ray, None if folder is None else "." if address else str(folder))
     finally:
@@ -110,6 +110,7 @@ class Cluster:
         self._folder = folder
 
     def nodes(self) -> list[Node]:
+        """Those that are alive."""
         return [
             Node(
                 one["NodeID"],
@@ -120,7 +121,6 @@ class Cluster:
                     if name not in OF_RAY and not name.startswith("node:")
                 },
                 {name: value for name, value in one["Labels"].items() if not name.startswith("ray.io/")},
-                one["Alive"],
             )
             for one in self._ray.nodes()
             if one["Alive"]
@@ -133,7 +133,10 @@ class Cluster:
         probe = self._ray.remote(num_cpus=0, max_retries=0)(_version_there())
         of_use = [node for node in nodes if any(node.fits(cell.machine) for cell in cells)]
         asked = [probe.options(scheduling_strategy=self._on(node.id)).remote() for node in of_use]
-        check_versions(dict(zip((node.name for node in of_use), self._ray.get(asked), strict=True)))
+        try:
+            check_versions(zip((node.name for node in of_use), self._ray.get(asked), strict=True))
+        except self._ray.exceptions.RayError as error:
+            raise InvalidSetting(f"a node of the cluster can't run anything: {first_line(error)}") from error
 
     def _on(self, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -179,9 +182,7 @@ class Cluster:
                         if attempt < ATTEMPTS:
                             running[begun(cell)] = cell, attempt + 1
                             continue
-                        yield Outcome(
-                            cell.name, f"its node died {attempt} times, last {host}: {first_line(error)}", host
-                        )
+                        yield Outcome(cell.name, f"it died {attempt} times, last on {host}: {first_line(error)}", host)
                 alive = self.nodes()
                 for task, (cell, _) in list(running.items()):
                     if any(node.fits(cell.machine) for node in alive):
