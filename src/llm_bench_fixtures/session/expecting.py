@@ -90,7 +90,8 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
 
     hidden, inner = _widths(setup)
     on_cpu = setup.device.kind is DeviceKind.CPU
-    weights = torch.ones((max(PROBED_WEIGHTS // (hidden * inner), 1), inner, hidden)) if on_cpu else torch.empty(0)
+    probed = min(PROBED_WEIGHTS, setup.source.weights)  # so that they lie in the caches where the model's do
+    weights = torch.ones((max(probed // (hidden * inner), 1), inner, hidden)) if on_cpu else torch.empty(0)
 
     def weights_bytes_per_s(rows: int) -> float:
         positions = torch.ones((rows, hidden))
