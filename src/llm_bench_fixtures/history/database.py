@@ -223,7 +223,7 @@ class Database:
         with self._reading() as connection:
             self._tell_unreadable(connection, pass_over)
             suites = {
-                digest: msgspec.json.decode(text, type=list[tuple[str, str]])
+                digest: msgspec.json.decode(text, type=tuple[tuple[str, str], ...])
                 for digest, text in connection.execute(_tables()["suites"].select())
             }
             query = sa.select(*runs.c, *columns).select_from(source)

@@ -132,12 +132,15 @@ class _Rows:
         self.chosen = chosen
         self.names: list[tuple[str, str]] = []
         self._numbers: dict[tuple[str, str], int] = {}
+        self._of_run: dict[tuple[tuple[str, str], ...], NDArray[np.int64]] = {}  # most runs have the same benchmarks
 
     def followed(self, run: Values) -> _Measured:
         """The run's values of tests and variants that are followed."""
         import numpy as np
 
-        numbers = np.array([self._number(name) for name in run.benchmarks], dtype=np.int64)
+        if (numbers := self._of_run.get(run.benchmarks)) is None:
+            numbers = np.array([self._number(name) for name in run.benchmarks], dtype=np.int64)
+            self._of_run[run.benchmarks] = numbers
         return _Measured(run.heading, numbers[numbers >= 0], run.values[numbers >= 0])
 
     def _number(self, name: tuple[str, str]) -> int:

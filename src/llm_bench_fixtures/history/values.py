@@ -26,7 +26,7 @@ class Values:
     """What a run measured of some metrics."""
 
     heading: Heading
-    benchmarks: Sequence[tuple[str, str]]
+    benchmarks: tuple[tuple[str, str], ...]
     """The test and the variant of each record."""
     values: Floats
     """(records, metrics), NaN where there is none."""
@@ -50,7 +50,8 @@ def read_values(paths: Iterable[Path], metrics: Sequence[str], pass_over: PassOv
             continue
         values = [msgspec.structs.astuple(one.metrics) for one in run.records]
         shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
-        yield Values(heading_of(path, run), [(one.test, one.variant) for one in run.records], shaped)
+        benchmarks = tuple((one.test, one.variant) for one in run.records)
+        yield Values(heading_of(path, run), benchmarks, shaped)
 
 
 def _metrics_type(metrics: Sequence[str]) -> type[msgspec.Struct]:
