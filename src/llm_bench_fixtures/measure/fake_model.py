@@ -127,15 +127,19 @@ class FakeModel:
             return module
 
     def _made(self, attention: str) -> Any:
-        import torch
-        from transformers import AutoModelForCausalLM
+        from unittest.mock import patch
 
-        return AutoModelForCausalLM.from_config(
-            copy.deepcopy(self.config),
-            trust_remote_code=self._trust_remote_code,
-            attn_implementation=attention,
-            dtype=getattr(torch, self._dtype),
-        ).eval()
+        import torch
+        from transformers import AutoModelForCausalLM, PreTrainedModel
+
+        with patch.object(PreTrainedModel, "initialize_weights"):  # some of it looks at values
+            made = AutoModelForCausalLM.from_config(
+                copy.deepcopy(self.config),
+                trust_remote_code=self._trust_remote_code,
+                attn_implementation=attention,
+                dtype=getattr(torch, self._dtype),
+            )
+        return made.eval()
 
     @property
     def is_plain(self) -> bool:
