@@ -326,7 +326,7 @@ def plain_log_probabilities(model: TransformersModel, prompt: str, answer: str) 
     is_chat = model.tokenizer.chat_template is not None
     text = chat_of(model, prompt, tokenize=False) if is_chat else prompt
     ids = model.tokenizer(text + answer, return_tensors="pt", add_special_tokens=not is_chat)["input_ids"]
-    before = len(chat_of(model, prompt) if is_chat else model.tokenizer(prompt)["input_ids"])
+    before = len(chat_of(model, prompt, return_dict=False) if is_chat else model.tokenizer(prompt)["input_ids"])
     with torch.no_grad():
         logits = model.module(ids).logits[0]
     return torch.log_softmax(logits.double(), -1)[before - 1 : -1], ids[0, before:]
