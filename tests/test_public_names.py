@@ -15,8 +15,9 @@ import llm_bench_fixtures
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(str(llm_bench_fixtures.__file__)).parent
-# Of llm_session, which other fixtures share; of functions that fill tensors; of what narrows a speed-up's interval.
-INTERNAL = {"BenchSession", "Batch", "VarianceEstimate"}
+# Of llm_session, which other fixtures share; of functions that fill tensors; of what narrows a speed-up's interval; of
+# weights on disk.
+INTERNAL = {"BenchSession", "Batch", "VarianceEstimate", "ScratchFolder"}
 PLAIN = {"Name", "Text", "Figure", "Count", "Duration", "Offset", "SinceStart"}  # texts and numbers with limits
 
 
@@ -102,7 +103,7 @@ def test_what_users_meet_in_annotations_is_public(path: str, classes: tuple[str,
 def test_what_a_backend_gets_with_its_request_is_public() -> None:
     """Its module has a function for the plugin's use too, so only the class is looked at."""
     hints = inspect.get_annotations(llm_bench_fixtures.LoadRequest)
-    assert set(hints.values()) <= set(llm_bench_fixtures.__all__)
+    assert set(hints.values()) <= {*llm_bench_fixtures.__all__, "Path | None"}
     assert "Device" in hints.values()
 
 

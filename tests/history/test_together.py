@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload
 
-from llm_bench_fixtures.history.together import grouped, is_same_run, why_apart, why_runs_apart
+from llm_bench_fixtures.history.together import (
+    differences,
+    fingerprint_of,
+    grouped,
+    is_same_run,
+    why_apart,
+    why_runs_apart,
+)
 from llm_bench_fixtures.measure.tasks import TaskFacts
 from llm_bench_fixtures.results.record import Run
 
@@ -46,6 +53,14 @@ def test_when_and_which_tests_were_run_keeps_nothing_apart(changes: dict[str, An
 )  # fmt: skip
 def test_what_keeps_two_runs_apart_is_said(changes: dict[str, Any], reason: str) -> None:
     assert list(why_apart(make_provenance(), make_provenance(**changes))) == [reason]
+
+
+def test_layers_elsewhere_keep_two_runs_apart_and_their_times_unjudged() -> None:
+    whole, spread = make_provenance(), make_provenance(options={"device_map": "auto"})
+    assert "another --llm-device-map: auto, not its default" in list(why_apart(whole, spread))
+    (found,) = differences(fingerprint_of(whole), fingerprint_of(spread))
+    assert found.part == "process"
+    assert found.head == f"{found.base}, layers placed by auto"
 
 
 def test_the_same_uncommitted_changes_keep_nothing_apart() -> None:

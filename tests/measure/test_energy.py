@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,6 +128,12 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda name: SimpleNamespace(uuid="1234"))
     return fake
+
+
+def test_every_gpu_that_layers_lie_on_is_counted(tmp_path: Path, nvml: FakeNvml) -> None:
+    meter = EnergyMeter(replace(CUDA, others=("cuda:2",)), tmp_path)
+    nvml.millijoules += 1500
+    assert (meter.read(), meter.source) == (3.0, "NVML cuda:1, NVML cuda:2")
 
 
 def test_a_gpus_joules_and_the_processors_are_summed(tmp_path: Path, nvml: FakeNvml) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from llm_bench_fixtures.measure import limits
-from llm_bench_fixtures.measure.limits import measure_limits
+from llm_bench_fixtures.measure.limits import measure_limits, rate_of_all
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.variants import Precision
 
@@ -120,6 +120,13 @@ def test_each_clock_reading_of_a_run_comes_when_the_device_is_idle() -> None:
     measure_limits(cast(Device, WatchedDevice()), (), budget_s=0, clock=clock)
     one_run = ["synchronize", "clock", "synchronize", "clock"]
     assert events == ["clock", *one_run, *one_run, "clock", "release"]
+
+
+def test_weights_in_several_places_are_read_one_place_after_the_other(cpu: Device) -> None:
+    """100 bytes in memory take 2 s; 100 on disk 10 s until they are in memory, and then 2 s more."""
+    assert rate_of_all({"cpu": 100, "disk": 100}, {"cpu": 50.0, "disk": 10.0}, cpu) == pytest.approx(200 / 14)
+    two = Device(DeviceKind.CUDA, "cuda:0", "two accelerators", ("cuda:1",))
+    assert rate_of_all({"cuda:0": 100, "cuda:1": 300}, {"cuda:0": 50.0, "cuda:1": 100.0}, two) == pytest.approx(80)
 
 
 def test_the_models_own_settings_of_torch_are_left_alone(cpu: Device) -> None:

@@ -110,6 +110,18 @@ def test_the_peaks_of_cuda_are_reset_first_and_read_when_the_device_is_idle(monk
     ]
 
 
+def test_the_peaks_of_several_devices_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = {"cuda:0": 5, "cuda:1": 7}
+    for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", of.__getitem__)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda name: 2 * of[name])
+    with PeakMemory(Device(DeviceKind.CUDA, "cuda:0", "two", ("cuda:1",))) as watched:
+        pass
+    assert (watched.peak.cuda_allocated_bytes, watched.peak.cuda_reserved_bytes) == (12, 24)
+    assert watched.peak.cuda_by_device == of
+
+
 def test_a_kernel_without_a_high_water_mark_is_sampled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpu: Device
 ) -> None:

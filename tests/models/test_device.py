@@ -77,6 +77,41 @@ def test_a_gpu_beyond_the_last_is_refused_and_the_count_is_said(two_gpus: None) 
         resolve_device("cuda:2")
 
 
+def test_layers_are_spread_over_all_gpus_from_the_chosen_one_on(two_gpus: None) -> None:
+    assert resolve_device("auto", {}) == Device(
+        DeviceKind.CUDA, "cuda:0", "accelerator 0, accelerator 1, a processor, 2 cores", ("cuda:1",)
+    )
+    assert resolve_device("cuda:1", {}).names == ("cuda:1",)
+
+
+def test_a_map_says_which_devices_compute(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_device("auto", {"": "cpu", "lm_head": 1}).names == ("cuda:1",)
+    assert resolve_device("auto", {"": "cpu", "lm_head": "disk"}).name == "cpu"
+    both = resolve_device("cuda", {"": 1, "lm_head": 0})
+    assert both.names == ("cuda:0", "cuda:1")
+    free, waited = {"cuda:0": 30, "cuda:1": 12}, []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda name: (free[name], 100))
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    both.synchronize()
+    assert (both.free_bytes, waited) == (42, ["cuda:0", "cuda:1"])
+
+
+@pytest.mark.parametrize(
+    ("requested", "device_map", "message"),
+    [
+        ("cpu", {"": 0}, "--llm-device cpu: --llm-device-map computes on cuda:0; leave one of them out"),
+        ("cuda", {"": "cpu"}, "--llm-device cuda: --llm-device-map computes on cpu"),
+        ("auto", {"": 0, "lm_head": 2}, r"--llm-device-map cuda:2: torch .* finds 2 CUDA devices"),
+        ("mps", {}, "the CPU's memory and disk: add --llm-device cpu"),
+    ],
+)
+def test_a_map_that_does_not_go_with_the_devices_is_refused(
+    two_gpus: None, requested: str, device_map: dict[str, int | str], message: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        resolve_device(requested, device_map)
+
+
 def test_cuda_without_a_gpu_is_refused(no_gpu: None) -> None:
     with pytest.raises(InvalidSetting, match=r"--llm-device cuda: torch .* finds 0 CUDA devices"):
         resolve_device("cuda")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -34,6 +35,7 @@ def test_nothing_given_means_every_default() -> None:
         load_format=LoadFormat.AUTO,
         trust_remote_code=False,
         device="auto",
+        device_map=None,
         attention="",
         chat=False,
         variants="",
@@ -68,6 +70,7 @@ def test_nothing_given_means_every_default() -> None:
         report=Path("llm-bench-report"),
         resume=False,
         cache_dir=None,
+        history="",
         given={},
     )
 
@@ -263,6 +266,36 @@ def test_the_run_to_go_on_with(text: str, value: object) -> None:
     assert parse_settings({"resume": text}).resume == value
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("auto", {}),
+        ('{"": 0, "h.1": "cuda:1", "h.2": "cuda", "h.3": "disk", "lm_head": "cpu"}',
+         {"": 0, "h.1": 1, "h.2": 0, "h.3": "disk", "lm_head": "cpu"}),
+    ],
+)  # fmt: skip
+def test_where_a_models_parts_lie(text: str, value: object) -> None:
+    assert parse_settings({"device_map": text}).device_map == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("balanced", """expected auto, or JSON such as {"": "cpu", "lm_head": 0}, got 'balanced'"""),
+        ("{}", "expected auto, or JSON"),
+        ("[" * 100_000, "expected auto, or JSON"),
+        ('{"lm_head": "gpu"}', "expected cpu, disk, cuda:N or N for the part 'lm_head', got 'gpu'"),
+        ('{"lm_head": true}', "got 'True'"),
+        ('{"lm_head": -1}', "got '-1'"),
+        ('{"": "disk"}', "all lies on disk; at least one part needs a device that computes: cpu, or cuda:N"),
+    ],
+)
+def test_a_map_that_says_no_places_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidSetting, match=re.escape(message)):
+        parse_settings({"device_map": text})
+
+
 def test_what_changes_figures_is_told_unless_it_is_the_default() -> None:
     given = {"new_tokens": "32", "seed": "0", "report": "mine", "time": "2h", "gguf": "a.gguf"}
     assert parse_settings(given).told == {"new_tokens": "32", "gguf": "a.gguf"}
@@ -275,7 +308,7 @@ def test_of_each_option_it_is_known_whether_it_changes_figures() -> None:
     which_tests = {"variants", "cache", "prompt_lengths", "batch_sizes", "request_rates", "threads", "overhead"}
     how_long = {"time", "rounds", "max_noise", "memory_share", "limits_time", "endpoint_timeout"}
     judges = {"need", "want", "fit", "gate", "gate_rules", "gate_missing", "gate_summary", "baseline"}
-    others = {"trust_remote_code", "show_texts", "report", "resume", "cache_dir"}
+    others = {"trust_remote_code", "show_texts", "report", "resume", "cache_dir", "history"}
     groups = (in_the_provenance, which_tests, how_long, judges, others, TOLD_BY_THEMSELVES)
     assert sorted(chain(*groups)) == sorted(option.name for option in OPTIONS)
 

@@ -129,6 +129,8 @@ def _process(provenance: Provenance) -> Iterator[str]:
     yield f"on {provenance.device}"
     yield "each variant apart" if provenance.isolated else "all in one process"
     yield in_words(provenance.attention)
+    if placed := provenance.options.get("device_map"):
+        yield f"layers placed by {placed}"
 
 
 def _running(versions: Collection[str]) -> list[str]:

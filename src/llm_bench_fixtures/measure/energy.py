@@ -28,7 +28,7 @@ class EnergyMeter:
         packages, reason = _find(lambda: _packages(powercap))
         gpu: list[_Counter] = []
         if device.kind is not DeviceKind.CPU:
-            gpu, gpu_reason = _find(lambda: _gpu(device))
+            gpu, gpu_reason = _find(lambda: _gpus(device))
             reason = "; ".join(filter(None, (gpu_reason, reason)))
             packages = packages if gpu else []  # joules without the accelerator's would mislead
         self._counters = gpu + packages
@@ -104,30 +104,33 @@ def _text(path: Path) -> str:
         raise _Uncounted(f"{path} can't be read ({error.strerror}){hint}") from error
 
 
-def _gpu(device: Device) -> list[_Counter]:
+def _gpus(device: Device) -> list[_Counter]:
     if device.kind is not DeviceKind.CUDA:
         raise _Uncounted(f"no energy counter of {device.name} is known")
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
         raise _Uncounted("the GPU's energy needs pynvml: pip install nvidia-ml-py") from None
+    return [_gpu(nvml, name) for name in device.names]
 
+
+def _gpu(nvml: Any, name: str) -> _Counter:
     def read_uj() -> int:
         try:
             return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1000
         except nvml.NVMLError as error:
-            raise _Uncounted(f"NVML gives no energy of {device.name}: {error}") from error
+            raise _Uncounted(f"NVML gives no energy of {name}: {error}") from error
 
     try:
         nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByUUID(_uuid(device))
+        handle = nvml.nvmlDeviceGetHandleByUUID(_uuid(name))
     except nvml.NVMLError as error:
         raise _Uncounted(f"NVML can't be used: {error}") from error
-    return [_Counter(f"NVML {device.name}", read_uj, NVML_RANGE_UJ)]
+    return _Counter(f"NVML {name}", read_uj, NVML_RANGE_UJ)
 
 
-def _uuid(device: Device) -> str:
+def _uuid(name: str) -> str:
     """As NVML names the device: its numbers aren't torch's where CUDA_VISIBLE_DEVICES hides some."""
     import torch
 
-    return f"GPU-{torch.cuda.get_device_properties(device.name).uuid}"
+    return f"GPU-{torch.cuda.get_device_properties(name).uuid}"

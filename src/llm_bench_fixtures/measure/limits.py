@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.timing import Clock
 from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.spread import check_fetched, fetch_all
 from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:
@@ -64,6 +66,35 @@ def _read_bytes_per_s(device: Device, share_s: float, clock: Clock) -> float:
     most = CPU_BUFFER_BYTES if device.kind is DeviceKind.CPU else ACCELERATOR_BUFFER_BYTES
     rows = max(min(most, device.free_bytes // FREE_MEMORY_SHARE) // ROW_BYTES, 1)
     return rows * ROW_BYTES / _best_s(memory_read(device, rows), device, until, clock)
+
+
+def measure_places(model: Model, budget_s: float, known: Mapping[str, float]) -> dict[str, float]:
+    """Bytes per second at which a spread model's weights come from each place that they lie in: a device that computes
+    reads its own, those elsewhere are fetched by accelerate. Nothing without a budget.
+
+    known: by place, what has been measured. Raises BackendUnavailable where the model's code uses weights that are not
+    fetched.
+    """
+    sizes, module, device = model.facts.weight_bytes_by_device, getattr(model, "module", None), model.device
+    if not all(place in device.names for place in sizes):
+        check_fetched(model)
+    rates = dict(known)
+    for place, size in sizes.items() if budget_s else ():
+        until = time.perf_counter() + budget_s / len(sizes)
+        if place not in device.names:
+            fetch = partial(fetch_all, module, place)
+            rates[place] = size / _best_s(fetch, device, until, time.perf_counter)
+        elif place not in rates:
+            rates[place] = _read_bytes_per_s(replace(device, name=place), budget_s / len(sizes), time.perf_counter)
+    return rates
+
+
+def rate_of_all(sizes: Mapping[str, int], rates: Mapping[str, float], device: Device) -> float:
+    """Bytes per second at which all of a model's weights are read once, place after place. What is fetched is then read
+    on the first device, too."""
+    fetched = sum(size for place, size in sizes.items() if place not in device.names)
+    seconds = sum(size / rates[place] for place, size in sizes.items()) + fetched / rates[device.name]
+    return sum(sizes.values()) / seconds
 
 
 def memory_read(device: Device, rows: int) -> Callable[[], object]:

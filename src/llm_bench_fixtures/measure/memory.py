@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
@@ -35,7 +36,7 @@ class MemoryPeak:
     """Of the process: all that it holds."""
 
     cuda_allocated_bytes: int | None
-    """What torch had handed out to tensors. None elsewhere than on CUDA."""
+    """What torch had handed out to tensors; of several devices the sum of their peaks. None elsewhere than on CUDA."""
 
     cuda_reserved_bytes: int | None
     """What torch had taken from the device, with what it kept for later. None elsewhere than on CUDA."""
@@ -45,6 +46,9 @@ class MemoryPeak:
 
     library_bytes: int | None = None
     """Of the process, pages of libraries' files, at the end. None where the system doesn't report it."""
+
+    cuda_by_device: Mapping[str, int] = field(default_factory=dict)
+    """`cuda_allocated_bytes` of each device."""
 
     def rise_over(self, before_bytes: int) -> int:
         """The part of the resident peak above `before_bytes`; 0 where it stayed below."""
@@ -69,7 +73,8 @@ class PeakMemory:
         if self._device.kind is DeviceKind.CUDA:
             import torch
 
-            torch.cuda.reset_peak_memory_stats(self._device.name)
+            for name in self._device.names:
+                torch.cuda.reset_peak_memory_stats(name)
         self._watch: _Watch = _HighWaterMark() if _reset_high_water_mark() else _Sampler()
         return self
 
@@ -84,15 +89,18 @@ class PeakMemory:
         self._device.synchronize()
         resident = self._watch.stop()
         allocated, reserved = self._cuda_peaks()
-        self.peak = MemoryPeak(resident, allocated, reserved, self._watch.method, library_bytes())
+        sums = [sum(peaks.values()) if peaks else None for peaks in (allocated, reserved)]
+        self.peak = MemoryPeak(resident, sums[0], sums[1], self._watch.method, library_bytes(), allocated)
 
-    def _cuda_peaks(self) -> tuple[int | None, int | None]:
+    def _cuda_peaks(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Of what is allocated and reserved, by device; none elsewhere than on CUDA."""
         if self._device.kind is not DeviceKind.CUDA:
-            return None, None
-        import torch
+            return {}, {}
+        from torch import cuda
 
-        name = self._device.name
-        return torch.cuda.max_memory_allocated(name), torch.cuda.max_memory_reserved(name)
+        names = self._device.names
+        allocated = {name: cuda.max_memory_allocated(name) for name in names}
+        return allocated, {name: cuda.max_memory_reserved(name) for name in names}
 
 
 class _Watch(Protocol):

@@ -127,6 +127,9 @@ class Backend:
     """Whether `--llm-attention` and a variant's `attention` choose among transformers' implementations for it. Else the
     option is passed over with a note, and such a variant refused."""
 
+    takes_device_map: bool = False
+    """Whether `--llm-device-map` spreads its models. Else its variants are skipped where that is given."""
+
     threads_setting: str = "torch.set_num_threads"
     """What sets its number of threads in a program of one's own; here all have torch's. Empty: it can't be set."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,14 @@ class Device:
     hardware: str
     """What a person calls it: an accelerator with the processor that feeds it."""
 
+    others: tuple[str, ...] = ()
+    """Further accelerators that a model's layers may lie on."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that compute, the first of which gets a model's inputs."""
+        return (self.name, *self.others)
+
     @property
     def index(self) -> int:
         """Which of several devices of the kind."""
@@ -44,11 +53,11 @@ class Device:
 
     @property
     def free_bytes(self) -> int:
-        """Memory that is free for tensors: the device's own, or the machine's where they share it."""
+        """Memory that is free for tensors: the devices' own, or the machine's where they share it."""
         import torch
 
         if self.kind is DeviceKind.CUDA:
-            return int(torch.cuda.mem_get_info(self.name)[0])
+            return sum(int(torch.cuda.mem_get_info(name)[0]) for name in self.names)
         return free_memory_bytes()
 
     def synchronize(self) -> None:
@@ -56,7 +65,8 @@ class Device:
         import torch
 
         if self.kind is DeviceKind.CUDA:
-            torch.cuda.synchronize(self.name)
+            for name in self.names:
+                torch.cuda.synchronize(name)
         elif self.kind is DeviceKind.MPS:
             torch.mps.synchronize()
 
@@ -92,34 +102,49 @@ def resident_at_rest(device: Device) -> int:
     return resident_bytes()
 
 
-def resolve_device(requested: str) -> Device:
+def resolve_device(requested: str, device_map: Mapping[str, int | str] | None = None) -> Device:
     """The device that `requested` ("auto", "cpu", "cuda", "cuda:1", "mps") names on this machine.
 
-    "auto" takes CUDA where there is one, else Apple's device, else the CPU.
+    "auto" takes CUDA where there is one, else Apple's device, else the CPU. device_map: that of --llm-device-map, whose
+    CUDA devices are all meant, and those from `requested` on where it names none.
     Raises InvalidSetting where it isn't here.
     """
     import torch
 
+    numbers = sorted({place for place in (device_map or {}).values() if isinstance(place, int)})
+    if device_map:
+        first = f"cuda:{numbers[0]}" if numbers else "cpu"
+        if requested not in ("auto", first, first.partition(":")[0]):
+            raise InvalidSetting(
+                f"--llm-device {requested}: --llm-device-map computes on {first}; leave one of them out"
+            )
+        requested = first
     if requested == "auto":
         requested = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     kind = DeviceKind(requested.partition(":")[0])
     if kind is DeviceKind.CUDA:
-        return _cuda_device(requested)
+        return _cuda_device(requested, () if device_map is None else numbers or range(torch.cuda.device_count()))
+    if kind is DeviceKind.MPS and device_map is not None:
+        raise InvalidSetting(
+            "--llm-device-map spreads over CUDA devices, the CPU's memory and disk: add --llm-device cpu"
+        )
     if kind is DeviceKind.MPS and not torch.backends.mps.is_available():
         raise InvalidSetting("--llm-device mps: torch finds no Apple device here")
     return Device(kind, kind.value, _processor_name())
 
 
-def _cuda_device(requested: str) -> Device:
+def _cuda_device(requested: str, spread: Sequence[int]) -> Device:
+    """spread: the numbers of all devices that layers may lie on; those before the requested one are left out."""
     import torch
 
-    number = int(requested.partition(":")[2] or 0)
-    if number >= torch.cuda.device_count():
-        raise InvalidSetting(
-            f"--llm-device {requested}: torch {torch.__version__} finds {torch.cuda.device_count()} CUDA devices here"
-        )
-    hardware = f"{torch.cuda.get_device_name(number)}, {_processor_name()}"
-    return Device(DeviceKind.CUDA, f"cuda:{number}", hardware)
+    first = int(requested.partition(":")[2] or 0)
+    numbers = [first, *(number for number in spread if number > first)]
+    if numbers[-1] >= torch.cuda.device_count():
+        flag = f"--llm-device {requested}" if numbers[-1] == first else f"--llm-device-map cuda:{numbers[-1]}"
+        raise InvalidSetting(f"{flag}: torch {torch.__version__} finds {torch.cuda.device_count()} CUDA devices here")
+    hardware = ", ".join([*map(torch.cuda.get_device_name, numbers), _processor_name()])
+    name, *others = (f"cuda:{number}" for number in numbers)
+    return Device(DeviceKind.CUDA, name, hardware, tuple(others))
 
 
 def _processor_name() -> str:

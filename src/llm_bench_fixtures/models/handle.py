@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.processes.scratch import ScratchFolder
     from llm_bench_fixtures.workloads import CacheKind, Tokenizer
 
 P = ParamSpec("P")
@@ -33,6 +34,9 @@ class ModelHandle(ABC):
     device: Device
     facts: ModelFacts
     """Those of the model, with what its load took."""
+
+    offload: ScratchFolder | None = None
+    """Where weights may lie that are read from disk for each use; removed when the model is closed."""
 
     @abstractmethod
     def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -56,6 +60,10 @@ class ModelHandle(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the model. It can't be called afterwards."""
+
+    def _remove_offload(self) -> None:
+        if self.offload is not None:
+            self.offload.close()
 
     def kill(self) -> None:  # noqa: B027  # what is in this process ends with it
         """End its process, where it has one, in the middle of a call too: the run is over."""
@@ -109,6 +117,7 @@ class LocalModel(ModelHandle):
         self.model.close()
         del self.model
         self.device.release_cached_memory()
+        self._remove_offload()
 
 
 # Functions of this module, because a call travels to another process by its function's name.

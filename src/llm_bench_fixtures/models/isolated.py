@@ -53,6 +53,7 @@ class Assignment:
     settings: Settings
     cache_dir: Path
     threads: int
+    offload: Path | None
 
 
 class IsolatedModel(ModelHandle):
@@ -74,7 +75,7 @@ class IsolatedModel(ModelHandle):
 
         request = self._request
         of = request.variant, request.source, request.device, request.settings, request.store.root
-        assignment = Assignment(*of, self.variant.threads or torch.get_num_threads())
+        assignment = Assignment(*of, self.variant.threads or torch.get_num_threads(), request.offload)
         name = f"{self.variant.id}: the process that it ran in"
         process = start_function(name, _serve, (assignment,), on_cpu=request.device.kind is DeviceKind.CPU)
         self._caller = Caller(process, request.progress, self._keep_traceback)
@@ -119,6 +120,7 @@ class IsolatedModel(ModelHandle):
         """End the process, and the tokenizer's."""
         self._caller.close()
         self._close_tokenizer()
+        self._remove_offload()
 
     def kill(self) -> None:
         """End the process in the middle of what it does, and the tokenizer's."""
@@ -150,9 +152,8 @@ def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts
     made_for = assignment.variant.threads_of or assignment.variant.id
     maker: Key = {"variant": made_for, "model": source.identity, "weights": source.weights}
     store = ArtifactStore(assignment.cache_dir, progress, maker)
-    request = LoadRequest(
-        assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress
-    )
+    given = assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress
+    request = LoadRequest(*given, assignment.offload)
     with giving_freed_memory_back():
         loaded = load_variant(request)
     return loaded.model, loaded.facts

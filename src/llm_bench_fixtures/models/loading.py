@@ -22,6 +22,8 @@ from llm_bench_fixtures.processes.memory import library_bytes
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.model import Model
@@ -58,6 +60,9 @@ class LoadRequest:
     progress: Progress
     """Shows what takes long, and tells its time from the load's."""
 
+    offload: Path | None = None
+    """A folder for weights that are read for each use, which is removed after the model; None where none are."""
+
 
 def load_variant(request: LoadRequest) -> LocalModel:
     """Load a variant, quietly, and time it; what has a phase of its own (imports, making artifacts) isn't in `load_s`.
@@ -66,6 +71,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
     """
     backend = find_backend(request.variant.backend)
     require(backend.modules, backend.extra, backend.extra_note)
+    if request.settings.device_map is not None and not (backend.takes_device_map or backend.is_served):
+        raise BackendUnavailable(f"{request.variant.backend} keeps a model on one device: leave --llm-device-map out")
     if not backend.takes_quantized:
         _check_not_quantized(request.source)
     notes = () if backend.takes_attention else _own_attention(request)

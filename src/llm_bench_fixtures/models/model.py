@@ -51,6 +51,10 @@ class ModelFacts:
     """How much float error alone may move a logit when the same text is run in another way, in logit scales.
     `TOLERANCES` has measured ones."""
 
+    weight_bytes_by_device: Mapping[str, int] = field(default_factory=dict)
+    """Of `weight_bytes`, by the place that they lie in, such as "cuda:0", "cpu" and "disk"; empty where nobody asked to
+    spread them."""
+
     weight_bytes_read: int | None = None
     """Bytes of the weights that each forward pass reads, without tables that are only looked up. Of a mixture of
     experts those that one position uses, so that a pass over several may read more. None: not known."""

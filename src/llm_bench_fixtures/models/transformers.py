@@ -13,6 +13,7 @@ from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
+from llm_bench_fixtures.models.spread import bytes_by_device, where_in_words
 from llm_bench_fixtures.models.variants import is_plain
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, no_scales, storage_bytes, weight_tensors
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
@@ -231,6 +232,7 @@ def torch_model(
     """
     stored = [*weight_tensors(module), *(scale for weight in module.parameters() for scale in scales(weight))]
     read = bytes_read_by_forward(module, scales)
+    places = bytes_by_device(module, stored) if request.settings.device_map is not None else {}
     facts = source_facts(
         request.variant,
         module.config,
@@ -241,6 +243,9 @@ def torch_model(
     )
     facts = replace(
         facts,
+        label=facts.label + where_in_words(places),
+        configuration=facts.configuration + f", {places}" * (len(places) > 1),
+        weight_bytes_by_device=places,
         weight_bytes_read=read.least,
         weight_bytes_most=read.most,
         compute=compute,

@@ -90,7 +90,10 @@ def _text_parts(module: Any) -> Iterator[torch.nn.Module]:
 def storage_bytes(tensors: Sequence[torch.Tensor]) -> int:
     """Bytes of the storages behind the tensors, a shared one counted once."""
     plain = [part for tensor in tensors for part in _parts(tensor)]
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in plain}
+    storages = {
+        id(tensor) if tensor.is_meta else tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in plain  # those on meta are fetched for each use
+    }
     return sum(storages.values())
 
 

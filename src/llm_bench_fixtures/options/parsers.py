@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +33,9 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"  # databases of saved runs
 NO_PASSWORDS = "a password is taken from PGPASSWORD in the environment, or from ~/.pgpass"
 WORDS = ("tiny", "none")  # what an option takes in place of a model's folder, or of a file
 DEVICES = ("auto", "cpu", "cuda", "mps")
+DISK = "disk"
+EXAMPLE_MAP = '{"": "cpu", "lm_head": 0}'
+CUDA_DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
 _OPTIONS = {option.name: option for option in OPTIONS}
 
 
@@ -349,3 +353,29 @@ def parse_device(text: str) -> str:
     if text in DEVICES or (kind == "cuda" and index.isdecimal()):
         return text
     raise InvalidSetting(f"unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps")
+
+
+def parse_device_map(text: str) -> Mapping[str, int | str] | None:
+    """By name of a part of the model, where it lies: the number of a CUDA device, "cpu" or "disk". Empty for `auto`:
+    where accelerate puts it. None for no map."""
+    if text in ("", "auto"):
+        return {} if text else None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found:
+        raise InvalidSetting(f"expected auto, or JSON such as {EXAMPLE_MAP}, got {shortened(text)}")
+    places = {name: _place(name, device) for name, device in found.items()}
+    if set(places.values()) == {DISK}:
+        raise InvalidSetting("all lies on disk; at least one part needs a device that computes: cpu, or cuda:N")
+    return places
+
+
+def _place(name: str, device: object) -> int | str:
+    cuda = CUDA_DEVICE.fullmatch(str(device))
+    if cuda:
+        return int(cuda[1] or 0)
+    if device in ("cpu", DISK) or (type(device) is int and device >= 0):
+        return device
+    raise InvalidSetting(f"expected cpu, disk, cuda:N or N for the part {name!r}, got {shortened(str(device))}")

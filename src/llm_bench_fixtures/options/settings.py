@@ -20,6 +20,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_any_names,
     parse_bool,
     parse_device,
+    parse_device_map,
     parse_history,
     parse_names,
     parse_optional_path,
@@ -51,7 +52,7 @@ LEAST_LLAMA_WINDOW = 3  # one token, the middle one, and one that is scored
 TOLD_BY_THEMSELVES = (
     *("load_format", "seed", "new_tokens", "warmup_rounds", "probe", "windows", "window", "stride"),
     *("bnb_compute_dtype", "bnb_double_quant", "gguf", "endpoint", "endpoint_model"),
-    "load_time",
+    *("load_time", "device_map"),
 )
 
 
@@ -71,6 +72,8 @@ class Settings:
     load_format: LoadFormat = parsed_by(member_of(LoadFormat, "load format"))
     trust_remote_code: bool = parsed_by(parse_bool)
     device: str = parsed_by(parse_device)
+    device_map: Mapping[str, int | str] | None = parsed_by(parse_device_map)
+    """Where each part of the model lies; empty: where accelerate puts it. None: all on one device."""
     attention: str = parsed_by(str)
     chat: bool = parsed_by(parse_bool)
     variants: str = parsed_by(str)

@@ -84,6 +84,14 @@ OPTIONS = (
     Option("trust_remote_code", "false", "", "let the model's repository run its own Python code"),
     Option("device", "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
     Option(
+        "device_map",
+        "",
+        "MAP",
+        "auto: spread the layers of a model that is larger than one device over all CUDA devices, memory and disk, by "
+        'accelerate. Or JSON that says which part lies where, such as \'{"": 0, "model.layers.9": "cpu"}\'. Only '
+        "variants of torch and bitsandbytes run, one at a time. Default: one device",
+    ),
+    Option(
         "attention",
         "",
         "NAME",

@@ -82,6 +82,8 @@ class MemoryFacts:
     library_bytes: int | None = None
     """Of the resident peak, pages of libraries' files, as a rise over what the process had before the load. None where
     the system doesn't tell."""
+    cuda_by_device: Mapping[Text, Count] = field(default_factory=dict)
+    """Of `cuda_allocated_bytes`, each device's own peak."""
     after_scoring: bool = False
     """Whether the process had scored texts before: peaks hold what its libraries keep of that."""
 
@@ -238,7 +240,12 @@ class VariantResult:
     matmul_flops_per_s: Figure | None = None
     """The most that this machine computes in the dtype that the variant computes in; None where it was not measured."""
     read_bytes_per_s: Figure | None = None
-    """The most that this machine reads from memory; None where it was not measured."""
+    """The most that this machine reads from memory; None where it was not measured. Of weights that are spread, bytes
+    per second at which all are read once."""
+    weight_bytes_by_device: Mapping[Name, Count] = field(default_factory=dict)
+    """By the place that weights lie in; empty where nobody asked to spread them."""
+    read_bytes_per_s_by_device: Mapping[Name, Figure] = field(default_factory=dict)
+    """How fast weights come from each of these places; empty where it was not measured."""
     quality: Mapping[Name, Figure] = field(default_factory=dict)
     """Metrics over the corpus, by name."""
     quality_note: Text = ""

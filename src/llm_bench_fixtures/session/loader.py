@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, NotCausal, TimeUp, named
+from llm_bench_fixtures.measure.limits import measure_places, rate_of_all
 from llm_bench_fixtures.measure.pass_memory import running_of
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
@@ -37,6 +38,7 @@ from llm_bench_fixtures.models.needs import (
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.processes.launch import start_importing
+from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.progress import Part, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
@@ -135,7 +137,7 @@ class VariantLoader:
         start_importing(self._imports(variants), on_cpu=setup.device.kind is DeviceKind.CPU)
         _ = setup.source  # which is tried out in such a process
         _ = setup.free_bytes
-        if not setup.settings.memory_share:
+        if not setup.settings.memory_share or setup.settings.device_map is not None:
             self.lineup = apart(variants)
         else:
             budget = int(setup.free_bytes * setup.settings.memory_share)
@@ -452,7 +454,17 @@ class VariantLoader:
         setup = self._setup
         _ = setup.limits  # before any model takes its share of the machine
         request = LoadRequest(variant, setup.source, setup.device, setup.settings, setup.store, setup.progress)
-        return load_variant(request) if setup.settings.in_process else self._load_apart(request)
+        load = load_variant if setup.settings.in_process else self._load_apart
+        if setup.settings.device_map is None:
+            return load(request)
+        folder = ScratchFolder("offload")
+        try:
+            model = load(replace(request, offload=folder.path))
+        except BaseException:
+            folder.close()
+            raise
+        model.offload = folder
+        return model
 
     def _load_apart(self, request: LoadRequest) -> IsolatedModel:
         """Load in a process that has made no artifact, because calibrating one generates and leaves memory behind."""
@@ -471,10 +483,12 @@ class VariantLoader:
 
     def _describe(self, result: VariantResult, model: ModelHandle) -> VariantResult:
         setup, facts, limits = self._setup, model.facts, self._setup.limits
+        places, usual = facts.weight_bytes_by_device, limits.read_bytes_per_s if limits else None
         has_first = not setup.settings.in_process and not facts.is_remote
         first_generate_s = self._first_generate_s(model) if has_first else None
         with quiet_libraries():
             model.call(check_causal)
+            rates = self._read_bytes_per_s(model) if places else {}
         tight = self._tight.get(model.variant.id, "")
         crowded = setup.threads_warning if model.variant.threads is None else ""
         self.windows = plan_windows(setup.settings).resolved(facts.context_length)
@@ -485,7 +499,8 @@ class VariantLoader:
             label=facts.label,
             configuration=facts.configuration,
             weight_bytes=facts.weight_bytes,
-            parts=_as_loaded(result.parts, facts) if facts.runs_source else None,
+            weight_bytes_by_device=places,
+            parts=_as_loaded(result.parts, facts) if facts.runs_source and len(places) < 2 else None,
             quantized_share=facts.quantized_share,
             quality_note="random weights" if setup.source.random_weights else NOT_YET,
             notes=tuple(filter(None, (tight, crowded, *setup.source.notes, *facts.notes))),
@@ -499,9 +514,17 @@ class VariantLoader:
             conversion_s=facts.conversion_s,
             first_generate_s=first_generate_s,
             resident_before_load_bytes=None if setup.settings.in_process else facts.resident_before_load_bytes,
-            read_bytes_per_s=limits.read_bytes_per_s if limits else None,
+            read_bytes_per_s=rate_of_all(places, rates, setup.device) if rates else usual,
+            read_bytes_per_s_by_device=rates,
             matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
         )
+
+    def _read_bytes_per_s(self, model: ModelHandle) -> Mapping[str, float]:
+        """How fast each place gives the weights that lie there; nothing where --llm-limits-time is 0."""
+        setup, limits = self._setup, self._setup.limits
+        known = {setup.device.name: limits.read_bytes_per_s} if limits else {}
+        with setup.progress.counted(Phase.MEASURING_LIMITS):
+            return model.call(measure_places, setup.settings.limits_time, known)
 
     def _first_generate_s(self, model: ModelHandle) -> float | None:
         """Of a process that has loaded the model and done nothing else with it yet. None where no prompt fits."""

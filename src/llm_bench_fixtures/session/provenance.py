@@ -45,6 +45,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
     limits = setup.known_limits
     rates = {dtype.value: rate for dtype, rate in limits.matmul_flops_per_s.items()} if limits else {}
     source, device = setup.source, setup.device
+    spreading = () if setup.settings.device_map is None else ("accelerate",)
     return Provenance(
         started=started.isoformat(timespec="seconds"),
         model=source.name,
@@ -55,7 +56,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         threads=torch.get_num_threads(),
         platform=platform.platform(),
         python=platform.python_version(),
-        libraries=installed_versions((*MEASURING[:1], *known_libraries(), *MEASURING[1:])),
+        libraries=installed_versions((*MEASURING[:1], *known_libraries(), *spreading, *MEASURING[1:])),
         commit=commit.id,
         branch=commit.branch,
         dirty=commit.dirty,

@@ -60,7 +60,7 @@ class Setup:
     def device(self) -> Device:
         """Raises InvalidSetting where the device that was asked for isn't here."""
         with self.progress.activity(Phase.IMPORTING, "importing torch"):
-            device = resolve_device(self.settings.device)
+            device = resolve_device(self.settings.device, self.settings.device_map)
             if self.settings.in_process:
                 device.synchronize()  # sets an accelerator up, so that no model's load_s holds that
         return device

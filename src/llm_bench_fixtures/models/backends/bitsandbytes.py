@@ -26,6 +26,7 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, processor_flags, resolve_precision
 from llm_bench_fixtures.models.needs import Storage
+from llm_bench_fixtures.models.spread import refuse_unfetched, refused_in_words, spread_choice
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap
@@ -74,25 +75,28 @@ def load(request: LoadRequest) -> TransformersModel:
     precision = resolve_precision(request.settings.of(COMPUTE_DTYPE) or usual, request.device)
     check_dtype(request, precision.actual)
     compute = _compute(request, precision)
-    check_memory(request, bytes_per_weight=1)
+    spread = spread_choice(request)
+    if not spread:
+        check_memory(request, bytes_per_weight=1)
     repacks = compute is not None and repacks_on(request.device)
     is_int8_on_cpu = compute is None and request.device.kind == "cpu"
     shape = without_weights(request.source.load_config(), request.source.trust_remote_code)
     left_out = left_out_of(shape, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
-    module = _load_quantized(
-        request.source,
-        dtype=precision.torch_dtype,
-        quantization_config=_quantization_config(request, precision, left_out.names),
-        device_map={"": request.device.name},
-        **attention_choice(request),
-    )
+    with refused_in_words(request):
+        module = _load_quantized(
+            request.source,
+            dtype=precision.torch_dtype,
+            quantization_config=_quantization_config(request, precision, left_out.names),
+            **(spread or {"device_map": {"": request.device.name}}),
+            **attention_choice(request),
+        )
     share = share_of(quantized_layers(module), module)
     if not share:
         raise BackendUnavailable(f"bitsandbytes finds no layer to quantize in {request.source.name}")
     if repacks:
         repack(module)
     unmap(other_weights(module))
-    return torch_model(
+    model = torch_model(
         request,
         module,
         precision,
@@ -102,6 +106,7 @@ def load(request: LoadRequest) -> TransformersModel:
         quantized_share=share,
         notes=left_out.notes,
     )
+    return refuse_unfetched(model)
 
 
 def _load_quantized(source: ModelSource, **how: Any) -> Any:
@@ -153,6 +158,7 @@ BACKEND = Backend(
     imports=("bitsandbytes", "transformers.integrations.bitsandbytes"),
     storage=storage,
     variants=VARIANTS,
+    takes_device_map=True,
     libraries=("bitsandbytes",),
     loggers=("bitsandbytes",),
     options=(COMPUTE_DTYPE, DOUBLE_QUANT),

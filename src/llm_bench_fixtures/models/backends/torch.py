@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 HALF_BYTES = 2  # of a weight in 16 bits
 LARGE_BYTES = 4 * 10**9  # of a model in float32; how much memory is free is not asked for smaller ones
-LEFT_FOR_WEIGHTS = 0.9  # of the free memory; the rest is for a cache, activations and the process
 FLOAT32, BFLOAT16 = (
     Variant("fp32", "torch", "float32 weights"),
     Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
@@ -63,17 +62,24 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.device import resolve_precision
+    from llm_bench_fixtures.models.spread import refuse_unfetched, refused_in_words, spread_choice
     from llm_bench_fixtures.models.transformers import torch_model
     from llm_bench_fixtures.models.weights import fault_in, weight_tensors
 
     precision = resolve_precision(request.variant.precision, request.device)
     check_dtype(request, precision.actual)
-    check_memory(request, precision.torch_dtype.itemsize)
-    choice = attention_choice(request)
-    module = request.source.load_model(dtype=precision.torch_dtype, **choice).to(request.device.name)
+    choice, spread = attention_choice(request), spread_choice(request)
+    if not spread:
+        check_memory(request, precision.torch_dtype.itemsize)
+    with refused_in_words(request):
+        module = request.source.load_model(dtype=precision.torch_dtype, **choice, **spread)
+    if not spread:
+        module = module.to(request.device.name)
     fault_in(weight_tensors(module))
     model = torch_model(request, module, precision, label=precision.label, compute=precision.actual)
-    return model if request.variant.autocast is None else with_autocast(model, request.variant.autocast)
+    if request.variant.autocast is not None:
+        model = with_autocast(model, request.variant.autocast)
+    return refuse_unfetched(model)
 
 
 def with_autocast(model: TransformersModel, compute: Precision) -> TransformersModel:
@@ -116,13 +122,14 @@ def with_fitting_reference(settings: Settings) -> Settings:
     """The settings, with bf16 for the reference where the folder of --llm-model takes more memory in float32 than is
     free, less in bfloat16, and no other reference is named."""
     from llm_bench_fixtures.models.device import resolve_device
+    from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS
 
     is_free = "reference" not in settings.given and settings.reference == FLOAT32.id
     size = _folder_weights(settings) if is_free else 0
     if size * FLOAT32_BYTES < LARGE_BYTES:
         return settings
     try:
-        free = resolve_device(settings.device).free_bytes * LEFT_FOR_WEIGHTS
+        free = resolve_device(settings.device, settings.device_map).free_bytes * LEFT_FOR_WEIGHTS
     except InvalidSetting:  # which finding the device says
         return settings
     return replace(settings, reference=BFLOAT16.id) if size * HALF_BYTES <= free < size * FLOAT32_BYTES else settings
@@ -154,6 +161,7 @@ BACKEND = Backend(
     storage,
     imports=("transformers.modeling_utils", "transformers.generation", "transformers.models.auto.modeling_auto"),
     variants=VARIANTS,
+    takes_device_map=True,
     libraries=("torch", "transformers"),
-    loggers=("transformers",),
+    loggers=("transformers", "accelerate"),
 )

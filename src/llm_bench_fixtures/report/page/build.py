@@ -58,6 +58,7 @@ from llm_bench_fixtures.report.tables.table import (
 )
 from llm_bench_fixtures.report.tables.threads import thread_sections
 from llm_bench_fixtures.report.tables.variants import (
+    device_sections,
     equivalence_sections,
     need_sections,
     summary_section,
@@ -139,6 +140,7 @@ def all_sections(findings: Findings) -> Iterator[Section]:
     yield from scenario_sections(findings)
     yield from thread_sections(findings.threads, findings.run.provenance.threads)
     yield from load_sections(findings.run)
+    yield from device_sections(findings)
     yield from fit_sections(findings.run)
     yield from equivalence_sections(findings.run)
 

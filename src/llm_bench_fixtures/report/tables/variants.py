@@ -71,6 +71,40 @@ def variant_sections(findings: Findings) -> Iterator[Section]:
     yield from task_sections(findings)
 
 
+IN_SUM = "all"
+DEVICE_COLUMNS = (
+    Column(VARIANT),
+    Column("device"),
+    Column("weights", Notation.BYTES),
+    Column("peak memory", Notation.BYTES),
+    Column("reads weights at", Notation.NUMBER, unit="GB/s", size=1e9),
+)
+DEVICE_NOTE = (
+    "Peak memory of a CUDA device is what torch had allocated there; the sum is of peaks that need not be at the same "
+    "time. Weights that lie where nothing computes are fetched for each use; all of them once, one device after the "
+    "other, are read at the rate in the last row, which MBU and the roofline go by."
+)
+
+
+def device_sections(findings: Findings) -> Iterator[Section]:
+    """A row for each device that a variant's layers lie on, and one for all; nothing where nobody asked to spread
+    them."""
+    spread = [variant for variant in findings.run.loaded if variant.weight_bytes_by_device]
+    rows = [row for variant in spread for row in _device_rows(variant, findings.common.get(variant.id))]
+    if rows:
+        yield Section("Weights, memory and bandwidth by device", Table(DEVICE_COLUMNS, tuple(rows)), DEVICE_NOTE)
+
+
+def _device_rows(variant: VariantResult, record: Record | None) -> Iterator[tuple[Cell, ...]]:
+    memory, sizes, rates = record and record.memory, variant.weight_bytes_by_device, variant.read_bytes_per_s_by_device
+    peaks = {"cpu": memory.own_bytes, **memory.cuda_by_device} if memory else {}
+    for place in dict.fromkeys((*sizes, *peaks)):
+        shown = sizes.get(place, 0), peaks.get(place), rates.get(place)
+        yield (Cell(variant.id), Cell(place), *(Cell(value=value) for value in shown))
+    total = variant.weight_bytes, sum(peaks.values()) if peaks else None, variant.read_bytes_per_s
+    yield (Cell(variant.id), Cell(IN_SUM), *(Cell(value=value) for value in total))
+
+
 def equivalence_sections(run: Run) -> Iterator[Section]:
     """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
     variants = [variant for variant in run.variants if variant.equivalence]
