@@ -271,10 +271,17 @@ MUTANTS = (
     ),
     Mutant(
         "run-is-its-own-baseline",
-        "history/baseline.py",
-        "run.started < started_of(judged.provenance)",
-        "run.started <= started_of(judged.provenance)",
+        "history/storage.py",
+        "before is None or run.started < before)",
+        "before is None or run.started <= before)",
         "tests/cli/test_gate_commands.py",
+    ),
+    Mutant(
+        "other-commit-is-the-same-cell",
+        "sweep/plan.py",
+        "msgspec.json.encode([__version__, state, asdict(self)]",
+        "msgspec.json.encode([__version__, asdict(self)]",
+        "tests/sweep/test_kept.py",
     ),
     Mutant(
         "other-corpus-is-judged",
