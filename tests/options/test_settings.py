@@ -279,6 +279,13 @@ def test_where_a_models_parts_lie(text: str, value: object) -> None:
     assert parse_settings({"device_map": text}).device_map == value
 
 
+def test_one_map_is_recorded_as_one_text() -> None:
+    """Bug: two runs were kept apart by a space, by the order of names, and by how a device was written."""
+    texts = ('{"":0,"h.1":"cuda:1"}', '{"h.1": 1, "": "cuda"}')
+    assert [parse_settings({"device_map": text}).told["device_map"] for text in texts] == ['{"": 0, "h.1": 1}'] * 2
+    assert parse_settings({"device_map": "auto"}).told == {"device_map": "auto"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

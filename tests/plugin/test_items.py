@@ -79,10 +79,20 @@ def test_another_test_that_is_not_found_keeps_its_error(name: str, config: pytes
 def test_a_reference_that_was_chosen_for_lack_of_memory_is_told(
     given: dict[str, str], reference: str, line: str
 ) -> None:
-    settings = SimpleNamespace(given=given, reference=reference)
-    source, device = SimpleNamespace(weights=7 * 10**9), SimpleNamespace(free_bytes=23 * 10**9)
-    setup = SimpleNamespace(settings=settings, source=source, device=device)
-    assert reference_line(cast("Setup", setup)) == line
+    assert reference_line(setup_of(given, reference)) == line
+
+
+def test_it_is_told_where_memory_is_free_for_a_model_that_may_lie_elsewhere_too() -> None:
+    """Bug: memory and disk, where --llm-device-map puts layers too, are not in what is free, and nothing said so."""
+    line = reference_line(setup_of({}, "bf16", device_map={}))
+    assert line.endswith("23.0 GB are free on cuda:0, cuda:1 (nothing else is counted)")
+
+
+def setup_of(given: dict[str, str], reference: str, device_map: dict[str, int | str] | None = None) -> Setup:
+    settings = SimpleNamespace(given=given, reference=reference, device_map=device_map)
+    device = SimpleNamespace(free_bytes=23 * 10**9, names=("cuda:0", "cuda:1"))
+    setup = SimpleNamespace(settings=settings, source=SimpleNamespace(weights=7 * 10**9), device=device)
+    return cast("Setup", setup)
 
 
 STATES = """

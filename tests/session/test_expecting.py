@@ -27,6 +27,7 @@ FP32, BF16, INT8, SKIPPED = (
 )
 MACHINE = Machine(read_bytes_per_s=1e9, flops_per_s=1e9, copy_bytes_per_s=1e9, hash_bytes_per_s=1e9, call_s=0.0)
 SHAPE = Shape(tokens=64, new_tokens=16)
+COMPILED = next(one for one in CATALOGUE if one.id == "compile-fp32")
 CASE = ExpectedCase("mine", frozenset({"fp32", "bnb-int8"}), SHAPE, share_s=0.0)
 
 
@@ -62,6 +63,16 @@ def test_each_variant_that_can_run_here_loads_once(tmp_path: Path, monkeypatch: 
     assert found.expected_s(Work.LOADING, "bf16") > 0
     assert found.expected_s(Work.LOADING, "autocast-fp16") == 0  # not on a CPU
     assert found.expected_s(Work.LOADING, "fp32", load_name(1)) == 0
+
+
+def test_what_a_device_map_keeps_from_loading_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: time was expected for variants of backends that keep a model on one device, which are skipped then."""
+    found, usual = (
+        expected(monkeypatch, tmp_path, (FP32, COMPILED), **options) for options in ({"device_map": "auto"}, {})
+    )
+    assert found.expected_s(Work.LOADING, "fp32") > 0
+    assert usual.expected_s(Work.LOADING, "compile-fp32") > 0
+    assert found.expected_s(Work.LOADING, "compile-fp32") == 0
 
 
 def test_torch_alone_multiplies_float32_weights_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

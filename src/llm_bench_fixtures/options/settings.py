@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -121,6 +122,8 @@ class Settings:
         """What was given, other than the default, for options that change figures and are told by themselves."""
         defaults = {option.name: option.default for option in OPTIONS}
         given = {name: self.given.get(name, defaults[name]) for name in TOLD_BY_THEMSELVES}
+        if self.device_map:
+            given["device_map"] = json.dumps(self.device_map, sort_keys=True)
         return {name: text for name, text in given.items() if text != defaults[name]}
 
 

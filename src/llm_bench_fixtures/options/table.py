@@ -87,9 +87,10 @@ OPTIONS = (
         "device_map",
         "",
         "MAP",
-        "auto: spread the layers of a model that is larger than one device over all CUDA devices, memory and disk, by "
-        'accelerate. Or JSON that says which part lies where, such as \'{"": 0, "model.layers.9": "cpu"}\'. Only '
-        "variants of torch and bitsandbytes run, one at a time. Default: one device",
+        "auto: spread the layers of a model that is larger than one device over the CUDA devices (from that of "
+        "--llm-device on), memory and disk, by accelerate. Or JSON that says which part lies where, such as "
+        '\'{"": 0, "model.layers.9": "cpu"}\'. Only variants of torch and bitsandbytes run, one at a time. '
+        "Default: one device",
     ),
     Option(
         "attention",

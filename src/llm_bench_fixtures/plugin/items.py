@@ -308,7 +308,8 @@ def reference_line(setup: Setup) -> str:
     if "reference" in settings.given or settings.reference != "bf16":
         return ""
     size, free = setup.source.weights * 4e-9, setup.device.free_bytes / 1e9
-    return f"bf16 is the reference, because the model takes {size:.1f} GB in float32, and {free:.1f} GB are free"
+    where = "" if settings.device_map is None else f" on {', '.join(setup.device.names)} (nothing else is counted)"
+    return f"bf16 is the reference, because the model takes {size:.1f} GB in float32, and {free:.1f} GB are free{where}"
 
 
 def identify(item: pytest.Item) -> Record:

@@ -253,6 +253,8 @@ def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Ru
         backend = find_backend(variant.backend)
         if backend.is_served or first_missing(backend.modules) is not None:
             return None
+        if setup.settings.device_map is not None and not backend.takes_device_map:
+            return None
         backend.check_variant(variant, setup.device)
         limits = setup.known_limits
         rates = limits.matmul_flops_per_s if limits else {}

@@ -76,11 +76,12 @@ def _work(session: BenchSession, model: ModelHandle, workload: Workload, observa
 
 def _memory_facts(observation: Observation, facts: ModelFacts) -> MemoryFacts:
     peak, before = observation.peak, facts.libraries_before_load_bytes
+    is_by_device = len(peak.cuda_by_device) > 1 or bool(facts.weight_bytes_by_device)
     return MemoryFacts(
         peak_resident_bytes=peak.rise_over(facts.resident_before_load_bytes),
         cuda_allocated_bytes=peak.cuda_allocated_bytes,
         cuda_reserved_bytes=peak.cuda_reserved_bytes,
-        cuda_by_device=peak.cuda_by_device if len(peak.cuda_by_device) > 1 else {},
+        cuda_by_device=peak.cuda_by_device if is_by_device else {},
         method=peak.method.value,
         after_scoring=observation.after_scoring,
         library_bytes=None if peak.library_bytes is None or before is None else peak.library_bytes - before,

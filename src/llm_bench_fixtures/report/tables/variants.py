@@ -82,7 +82,8 @@ DEVICE_COLUMNS = (
 DEVICE_NOTE = (
     "Peak memory of a CUDA device is what torch had allocated there; the sum is of peaks that need not be at the same "
     "time. Weights that lie where nothing computes are fetched for each use; all of them once, one device after the "
-    "other, are read at the rate in the last row, which MBU and the roofline go by."
+    "other, are read at the rate in the last row, which MBU and the roofline TTFT and TPOT go by. The roofline chart's "
+    "slope is the rate of the first device that computes."
 )
 
 
