@@ -281,7 +281,7 @@ MUTANTS = (
         "sweep/plan.py",
         "msgspec.json.encode([__version__, state, asdict(self)]",
         "msgspec.json.encode([__version__, asdict(self)]",
-        "tests/sweep/test_kept.py",
+        "tests/sweep/test_kept_cells.py",
     ),
     Mutant(
         "other-corpus-is-judged",

@@ -270,7 +270,7 @@ def test_a_model_whose_float32_does_not_fit_has_bf16_as_its_reference(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def device(_: str) -> SimpleNamespace:
+    def device(*_: object) -> SimpleNamespace:
         if free_bytes is None:
             raise InvalidSetting("it isn't here")
         return SimpleNamespace(free_bytes=free_bytes)
