@@ -112,3 +112,9 @@ def test_quality_and_execution_modes_come_from_whichever_shard_has_them() -> Non
 def test_the_corpus_is_told_as_the_shard_tells_it_that_scored_it() -> None:
     runs = [shard(1, provenance={"corpus": "mine, in windows of 64"}), shard(2, provenance={"corpus": "mine"})]
     assert merged_run(runs).provenance.corpus == "mine, in windows of 64"
+
+
+def test_a_check_that_passed_in_one_shard_is_not_hidden_by_a_skip_in_a_later_one() -> None:
+    """Bug: the last shard's ending was kept."""
+    runs = [shard(1, checked={"a": "", "b": "not here"}), shard(2, checked={"a": "not here", "b": "not here"})]
+    assert merged_run(runs).checked == {"a": "", "b": "not here"}

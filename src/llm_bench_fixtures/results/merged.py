@@ -32,6 +32,7 @@ def merged_run(shards: Sequence[Run]) -> Run:
     limits = [run.time_limit_s for run in runs]
     joined = {name: tuple(chain.from_iterable(getattr(run, name) for run in runs)) for name in ("loads", "scenarios")}
     ratios = {name: ratios for run in runs for name, ratios in run.instrumentation_ratios.items()}
+    checks = [pair for run in runs for pair in run.checked.items()]
     phases = dict.fromkeys(name for run in runs for name in run.phase_s)
     fields: dict[str, Any] = {
         "provenance": _provenance([run.provenance for run in runs]),
@@ -48,7 +49,7 @@ def merged_run(shards: Sequence[Run]) -> Run:
         "regressed": any(run.regressed for run in runs),
         "refused": "; ".join(dict.fromkeys(run.refused for run in runs if run.refused)),
         "scenarios": tuple(dict.fromkeys(joined["scenarios"])),
-        "checked": {test: reason for run in runs for test, reason in run.checked.items()},
+        "checked": dict(checks) | {test: reason for test, reason in checks if not reason},  # passed before skipped
         "earlier": tuple(_sessions(before, {test: run for test, (_, run) in kept.items()})),
         "blessing": None,
     }
