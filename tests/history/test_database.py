@@ -124,6 +124,14 @@ def test_a_file_and_an_address_name_a_run_too(history: Database, tmp_path: Path)
     assert select_run(None, str(path)) == path
 
 
+@pytest.mark.parametrize("other", ["postgresql://me:s3cret@/runs", "mysql://me:s3cret@host/runs"])
+def test_an_address_with_a_password_is_refused_and_not_shown(history: Database, other: str) -> None:
+    """Bug: `--json` wrote the address of the baseline to a file, its password with it."""
+    with pytest.raises(InvalidSetting) as refused:
+        history.select(f"{other}#1")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_a_run_that_is_not_there_is_told_with_those_that_are(history: Database) -> None:
     with pytest.raises(
         RunNotFound, match=r"no number, name, branch or commit .*(?s:.)*  3 main abcddddddddd 2026-01-04"

@@ -27,7 +27,7 @@ from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, h
 from llm_bench_fixtures.history.saved import Address, SavedAt, read_saved_run, saved_at
 from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, given_file
 from llm_bench_fixtures.history.together import fingerprint_of
-from llm_bench_fixtures.options.parsers import POSTGRESQL, SQLITE
+from llm_bench_fixtures.options.parsers import POSTGRESQL, SQLITE, parse_history
 from llm_bench_fixtures.results import storage
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Blessing, Run, RunState
@@ -192,7 +192,7 @@ class Database:
         if not text:
             raise errors.InvalidSetting("the name of a run can't be empty")
         if isinstance(address := saved_at(text), Address):
-            return address
+            return replace(address, url=parse_history(address.url))
         if not text.isdecimal() and (given := given_file(text)):
             return given
         with self._reading() as connection:
