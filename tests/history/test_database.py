@@ -187,6 +187,17 @@ def test_no_more_headings_are_read_than_can_matter(history: Database, monkeypatc
     assert read == ["3", "2"]
 
 
+def test_what_is_saved_meanwhile_is_not_seen(postgres_url: str) -> None:
+    """Bug: a trend ended with KeyError where a run of a new suite came between its two queries."""
+    database = Database(postgres_url)
+    database.save(a_run(1))
+    with database._reading() as connection:
+        found = connection.exec_driver_sql("SELECT COUNT(*) FROM runs").scalar()
+        database.save(a_run(2, [make_record("bf16")]))
+        assert connection.exec_driver_sql("SELECT COUNT(*) FROM runs").scalar() == found == 1
+    assert rows(postgres_url)["runs"] == 2
+
+
 def test_there_is_no_baseline_in_an_empty_database(url: str) -> None:
     found = find_baseline(Database(url), "", Likeness(("tiny",), random_weights=False, selection=()), Path())
     assert (found.run, found.reason) == (None, "no run is saved")

@@ -132,7 +132,9 @@ def _engine(url: str) -> sa.Engine:
         # No pool: of two hundred jobs that measure for half an hour each, none holds a connection.
         address = sa.make_url(url).set(drivername="postgresql+psycopg")
         wait = {name: value for name, value in CONNECTION.items() if name not in address.query}
-        return sa.create_engine(address, poolclass=sa.NullPool, connect_args=wait, hide_parameters=True)
+        engine = sa.create_engine(address, poolclass=sa.NullPool, connect_args=wait, hide_parameters=True)
+        sa.event.listen(engine, "begin", _begin_on_server)
+        return engine
     except ImportError as error:
         raise errors.MissingLibrary("a database of saved runs", "SQLAlchemy and psycopg", "sql") from error
 
@@ -146,6 +148,12 @@ def _begin(connection: sa.Connection) -> None:
     """A transaction that first reads and then writes would fail where another has written meanwhile."""
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _begin_on_server(connection: sa.Connection) -> None:
+    """What is read in several queries is of one moment, as in SQLite."""
+    if connection.get_execution_options().get("writes") is False:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 @dataclass(frozen=True)
