@@ -26,7 +26,7 @@ SAVED = sorted({
     tuple(words)
     for path in TEXTS
     for words in shown_commands(path.read_text(encoding="utf-8"))
-    if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:4]))
+    if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:6]))
 })  # fmt: skip
 REPORTS = ("llm-bench-report", "laptop", "server", "gpt2", "whole")
 WORKED = ROOT / "docs" / "tutorial" / "which-quantization.md"
@@ -131,6 +131,9 @@ def test_a_command_on_saved_runs_does_what_the_docs_show(
     shutil.copytree(stored, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if any(word.startswith("sqlite:") for word in words):
+        pytest.importorskip("sqlalchemy")
+        assert main(["history", "import", ".benchmarks", "--history", "sqlite:///history.db"]) == 0
     assert main(words[1:]) in {*ExitStatus} - {ExitStatus.USAGE, ExitStatus.INTERRUPTED}
 
 

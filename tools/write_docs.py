@@ -135,15 +135,15 @@ def kind_of(name: str) -> str:
 
 
 class ListingParser(argparse.ArgumentParser):
-    """Remembers the arguments that a command adds."""
+    """Tells the arguments that a command adds."""
 
     def __init__(self, name: str) -> None:
-        self.added: list[argparse.Action] = []
         super().__init__(prog=f"llm-bench {name}", add_help=False)
 
-    def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
-        self.added.append(super().add_argument(*names, **how))
-        return self.added[-1]
+    @property
+    def added(self) -> list[argparse.Action]:
+        """Those of its groups, too."""
+        return self._actions
 
 
 def command_reference() -> Iterator[str]:

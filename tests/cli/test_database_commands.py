@@ -9,7 +9,7 @@ import pytest
 from shell import Output, Shell
 
 from llm_bench_fixtures.cli.main import main
-from llm_bench_fixtures.history.storage import UNSENT
+from llm_bench_fixtures.history.storage import UNSENT, run_files
 
 
 class InDatabase:
@@ -98,3 +98,26 @@ def test_a_url_that_cannot_be_used_is_refused_and_no_password_shown(
     error = capsys.readouterr().err
     assert f"argument --history: {why}" in error
     assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("arguments", [("--storage", "postgresql://me:s3cret@h/x"), ("postgresql://me:s3cret@h/x",)])
+def test_an_address_at_the_wrong_place_is_not_repeated(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["history", *arguments])
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    assert status == 4
+    said = capsys.readouterr()
+    assert "s3cret" not in said.out + said.err
+    assert "--history names a database" in said.err
+
+
+def test_what_was_not_sent_is_no_run_of_the_folder(database: InDatabase) -> None:
+    storage = database.shell.storage
+    before = run_files(storage)
+    (storage / UNSENT).mkdir()
+    (storage / UNSENT / "0001_x.json").write_bytes(before[0].read_bytes())
+    assert run_files(storage) == before
+    assert len(run_files(storage / UNSENT)) == 1

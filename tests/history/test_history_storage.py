@@ -55,7 +55,7 @@ def test_without_runs_anywhere_it_says_where_it_looked(tmp_path: Path) -> None:
 def test_a_storage_that_is_not_there_or_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageNotFound, match="there is no folder"):
         find_storage(str(tmp_path / "nowhere"), tmp_path)
-    with pytest.raises(InvalidSetting, match="only runs in a folder"):
+    with pytest.raises(InvalidSetting, match="expected a folder"):
         find_storage("elasticsearch+http://host/index", tmp_path)
 
 

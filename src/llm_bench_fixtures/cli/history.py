@@ -33,11 +33,18 @@ HELP = "list the saved runs, or save them to a database"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=("import", "push"), help="save runs to a database")
+    parser.add_argument("action", nargs="?", type=_action, metavar="import|push", help="save runs to a database")
     parser.add_argument("folder", nargs="?", metavar="DIR", help="folder of the runs. Default: as for --storage")
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="the newest N. 0: all. Default: 20")
     parser.add_argument("--json", action="store_true", help="for programs")
     add_storage(parser)
+
+
+def _action(text: str) -> str:
+    """What is typed is not repeated: it may be an address with a password."""
+    if text not in ("import", "push"):
+        raise argparse.ArgumentTypeError("expected import or push; --history names a database, --storage a folder")
+    return text
 
 
 def run(arguments: argparse.Namespace) -> int:

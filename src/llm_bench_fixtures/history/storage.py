@@ -128,7 +128,7 @@ def find_storage(given: str | None, start: Path) -> Path:
 def _given_storage(given: str) -> Path:
     path = given.removeprefix("file://")
     if "://" in path:
-        raise errors.InvalidSetting(f"{given}: only runs in a folder can be read, given as a path or file://PATH")
+        raise errors.InvalidSetting("--storage: expected a folder, as path or file://PATH; --history names a database")
     storage = parse_path(path)
     if why := refusal(storage):
         raise errors.InvalidSetting(f"the folder of saved runs {given!r} {why}")
@@ -149,7 +149,8 @@ def run_files(storage: Path) -> list[Path]:
     """
     found = chain(storage.glob("*.json"), storage.glob("*/*.json"))
     try:
-        return sorted(listed(path for path in found if path.is_file()), key=_order)
+        files = (path for path in found if path.is_file() and path.parent != storage / UNSENT)
+        return sorted(listed(files), key=_order)
     except TimeoutError as error:
         raise errors.UnreadableResults(f"{storage}: {error}") from error
 

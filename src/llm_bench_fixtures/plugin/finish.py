@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -153,7 +154,7 @@ def save_to_history(config: pytest.Config) -> None:
             (folder / UNSENT).mkdir(parents=True, exist_ok=True)
             path = reserve(folder / UNSENT, 1, run.provenance.commit or "run")
             write_run(run, path)
-            send = f"llm-bench history push {folder} --history {url}"
+            send = shlex.join(["llm-bench", "history", "push", str(folder), "--history", url])
             failed(f"{reason_of(error)}; this run was saved in {path}. To send it: {send}")
         except (OSError, UnwritableFile) as unwritten:
             failed(f"{reason_of(error)}; this run was not saved: {reason_of(unwritten)}")
