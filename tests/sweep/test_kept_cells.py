@@ -75,10 +75,27 @@ def test_a_run_with_a_commit_keeps_it(tmp_path: Path) -> None:
     assert read_run(kept(tmp_path).results(CELL)).provenance == make_provenance()
 
 
-def test_a_failure_does_not_leave_the_run_of_another_version_behind(tmp_path: Path) -> None:
+def test_a_failure_leaves_an_older_run_where_it_is_and_the_cell_is_missing(tmp_path: Path) -> None:
     kept(tmp_path).save(CELL, outcome())
     kept(tmp_path).save(CELL, outcome(reason="no node fits"))
-    assert not kept(tmp_path).results(CELL).exists()
+    assert kept(tmp_path).results(CELL).exists()
+    assert kept(tmp_path).missing([CELL]) == [CELL]
+
+
+@pytest.mark.parametrize(("status", "is_missing"), [(0, False), (1, False), (20, False), (-9, True), (3, True)])
+def test_a_session_that_was_killed_is_begun_again_and_one_with_a_failed_test_is_not(
+    tmp_path: Path, status: int, is_missing: bool
+) -> None:
+    kept(tmp_path).save(CELL, replace(outcome(), status=status))
+    assert (kept(tmp_path).missing([CELL]) == [CELL]) is is_missing
+
+
+def test_a_history_that_can_not_be_written_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "history").write_text("a file, and no folder")
+    saved = outcome(saved=(("laptop/0001_run.json", outcome().results or b""),))
+    said = kept(tmp_path).save(CELL, saved)
+    assert said[0].startswith("tiny/laptop: ")
+    assert kept(tmp_path).missing([CELL]) == []
 
 
 def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(
@@ -95,10 +112,10 @@ def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(
     monkeypatch.setattr(Path, "replace", replaced)
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
     said = kept(tmp_path).save(CELL, outcome())
-    assert "output.txt can't be written: No space left on device" in said[0]
-    assert "results.json can't be written: No space left on device" in said[1]
+    assert "results.json can't be written: No space left on device" in said[0]
+    assert "output.txt can't be written: No space left on device" in said[1]
     (copy,) = elsewhere.rglob("results.json")
-    assert said[1].endswith(str(copy))
+    assert said[0].endswith(str(copy))
     assert read_run(copy).records
     monkeypatch.setattr(Path, "replace", own)
     assert kept(tmp_path).missing([CELL]) == [CELL]

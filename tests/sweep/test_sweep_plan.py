@@ -43,7 +43,9 @@ environment = { B = "3" }
 
 
 def cells(text: str, *, is_local: bool = False) -> dict[str, Cell]:
-    return {cell.name: cell for cell in cells_of(parse_matrix(text, "sweep.toml"), "sweep.toml", is_local=is_local)}
+    return {
+        cell.name: cell for cell in cells_of(parse_matrix(text, "sweep.toml"), text, "sweep.toml", is_local=is_local)
+    }
 
 
 def test_each_model_is_run_on_each_machine_with_each_set_of_options() -> None:
@@ -93,9 +95,16 @@ def test_a_cell_is_another_one_where_anything_that_it_runs_is_another() -> None:
         ('[[model]]\nname = "a/b"', "line 2: model[0].name: expected a text of letters, digits, . _ + and -"),
         ('[[options]]\nname = "a"\nname = "b"', "is no TOML: Cannot overwrite a value (at end of document)\n  3: name"),
         ('suite = ["a"\nfolder = "b"', "is no TOML: Unclosed array (at line 2, column 1)\n  2: folder"),
-        ('[[options]]\nname = "a"\n[[options]]\nname = "a"', "two cells would be called 'a': give each [[options]]"),
-        ('leave_out = ["b*"]\n[[model]]\nname = "a"', "leave_out has 'b*', which is the name of no cell"),
-        ('leave_out = ["*"]\n[[model]]\nname = "a"', "leave_out leaves no cell"),
+        ('[[options]]\nname = "a"\n[[options]]\nname = "a"', "line 4: two cells would be called 'a': give each [[op"),
+        ('[[model]]\nname = "a"\n[[model]]\nname = "A"', "line 4: two cells would be called 'A'"),
+        ('leave_out = ["b*"]\n[[model]]\nname = "a"', "line 1: leave_out has 'b*', which is the name of no cell"),
+        ('leave_out = ["*"]\n[[model]]\nname = "a"', "line 1: leave_out leaves no cell"),
+        ('[model]\nname = "a"', "write [[model]]"),
+        ('[[machine]]\nname = "a"\nresources = { GPU = 1 }', "gpus"),
+        ('[[machine]]\nname = "a"\nresources = { CPU = 4 }', "CPU"),
+        ('[[machine]]\nname = "a"\nresources = { llm-bench = 0 }', "llm-bench"),
+        ('[[machine]]\nname = "a"\nresources = { arm = -1 }', "arm"),
+        ('[[machine]]\nname = "a"\ngpus = 1.5', "gpus"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_line_and_key(text: str, said: str) -> None:

@@ -9,7 +9,7 @@ Each node that measures is started with `ray start --resources '{"llm-bench": 1}
 --address the cells run here, one after the other, and [[machine]] is left out. Started again, only what is missing is
 measured.
 
-exit status: 0, 1 where a cell has no run or a test of it failed, 2 interrupted
+exit status: 0, 1 where a cell has no run or a test of it failed, 2 interrupted, 4 refused, before anything is measured
 
 Examples:
   llm-bench sweep sweep.toml
@@ -44,6 +44,7 @@ from llm_bench_fixtures.sweep.cluster import connected
 from llm_bench_fixtures.sweep.kept import CELLS, Kept, commit_in
 from llm_bench_fixtures.sweep.node import Outcome
 from llm_bench_fixtures.sweep.plan import Cell, Plan, read_plan
+from llm_bench_fixtures.writing import check_folder
 
 HELP = "measure models on many machines, with Ray"
 MOST_NAMED = 3  # running cells, in the line of progress
@@ -66,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--storage",
         type=checked(parse_path),
         metavar="DIR",
-        help=f"the history, to which each cell's run is added. Default: {FOLDER} here",
+        help=f"folder of the history, to which each cell's run is added. Default: {FOLDER} here. "
+        "`llm-bench history import` brings it into a database",
     )
     parser.set_defaults(need=None, want=None)  # what the runs themselves were asked
 
@@ -74,8 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     plan = read_plan(arguments.file, is_local=arguments.address is None)
     folder: Path = arguments.output
+    storage: Path = arguments.storage or working_folder() / FOLDER
+    check_folder(storage)
     claim(folder)
-    kept = Kept(folder, arguments.storage or working_folder() / FOLDER, commit_in(plan.folder))
+    kept = Kept(folder, storage, commit_in(plan.folder))
     (folder / CELLS).mkdir(exist_ok=True)
     try:
         with held(folder / CELLS):
@@ -83,6 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
             if len(missing) < len(plan.cells):
                 done = count(len(plan.cells) - len(missing), "cell")
                 say([f"{done} of {len(plan.cells)} kept from {folder}, {len(missing)} to measure"])
+                if failed := [cell.name for cell in plan.cells if cell not in missing and kept.has_failed(cell)]:
+                    again = f"remove {folder / CELLS / failed[0]} to measure it again"
+                    say([f"kept although a test or the gate failed: {', '.join(failed)}; {again}"])
             is_whole = _measure(plan, missing, kept, arguments.address) if missing else True
     except LlmBenchError:  # such as a cell without a node that fits
         with suppress(OSError):
@@ -165,9 +172,7 @@ def _report(cells: Sequence[Cell], kept: Kept, arguments: argparse.Namespace) ->
         except UnreadableResults as error:
             absent.append(f"{cell.name}: {error}")
             continue
-        parts = cell.name.split("/")
-        machine = cell.machine.name
-        places.append(Place(cell.name, machine, "/".join(part for part in parts if part != machine) or cell.name))
+        places.append(Place(cell.name, cell.machine.name, cell.what or cell.name))
     if not runs:
         warn(f"llm-bench sweep: no report, as no cell has a run; {arguments.output / CELLS} says why")
         return

@@ -5,6 +5,7 @@ measure on it at once, and a cell takes all CPUs of the smallest node that it ma
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting, MissingLibrary, UnknownName, first_line, indented
 from llm_bench_fixtures.sweep.node import Outcome, measure
-from llm_bench_fixtures.sweep.plan import Cell, Machine
+from llm_bench_fixtures.sweep.plan import MEASURES, Cell, Machine
 from llm_bench_fixtures.version import __version__
 
-MEASURES = "llm-bench"  # the resource of which each node has one
 OF_RAY = ("memory", "object_store_memory")  # resources that no file asks for
 ATTEMPTS = 2
 LOOK_EVERY_S = 1.0
+CONNECT_S = 5.0
+ANSWER_S = 60.0  # in which each node says its version
 GONE_S = 30.0  # without a node that fits, until a cell is given up
 NOT_SENT = (".benchmarks", "llm-bench-report*", "llm-bench-sweep*")  # of the folder that nodes are sent
 
@@ -74,6 +76,22 @@ def check_versions(versions: Iterable[tuple[str, str]]) -> None:
         )
 
 
+def check_answers(address: str) -> None:
+    """Raise InvalidSetting unless something listens at HOST:PORT; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address in ("auto", "local"):
+        return
+    if not host or not port.isdecimal():
+        raise InvalidSetting(f"--address: expected HOST:PORT or auto, got {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InvalidSetting(
+            f"no Ray cluster answers at {address}: {first_line(error)}\nGive the HOST:PORT that `ray start --head` "
+            "showed, usually of port 6379, and let firewalls pass it."
+        ) from error
+
+
 @contextmanager
 def connected(address: str | None, folder: Path | None) -> Iterator[Cluster]:
     """The cluster at the address; None: one of this machine alone, which ends with the block. folder: that its cells
@@ -82,6 +100,8 @@ def connected(address: str | None, folder: Path | None) -> Iterator[Cluster]:
         import ray
     except ModuleNotFoundError as error:
         raise MissingLibrary("llm-bench sweep", "ray", "ray") from error
+    if address is not None:
+        check_answers(address)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # and its warning of what that changes
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
@@ -133,10 +153,22 @@ class Cluster:
         probe = self._ray.remote(num_cpus=0, max_retries=0)(_version_there())
         of_use = [node for node in nodes if any(node.fits(cell.machine) for cell in cells)]
         asked = [probe.options(scheduling_strategy=self._on(node.id)).remote() for node in of_use]
-        try:
-            check_versions(zip((node.name for node in of_use), self._ray.get(asked), strict=True))
-        except self._ray.exceptions.RayError as error:
-            raise InvalidSetting(f"a node of the cluster can't run anything: {first_line(error)}") from error
+        _, silent = self._ray.wait(asked, num_returns=len(asked), timeout=ANSWER_S) if asked else ([], [])
+        if names := [node.name for node, task in zip(of_use, asked, strict=True) if task in silent]:
+            raise InvalidSetting(
+                f"no answer within {ANSWER_S:.0f} s from {', '.join(names)}: restart Ray there, or end what it runs"
+            )
+        check_versions(self._answers(zip(of_use, asked, strict=True)))
+
+    def _answers(self, asked: Iterable[tuple[Node, Any]]) -> Iterator[tuple[str, str]]:
+        """The version on each node, but on one that has gone meanwhile."""
+        for node, task in asked:
+            try:
+                yield node.name, self._ray.get(task)
+            except self._ray.exceptions.TaskUnschedulableError:
+                continue
+            except self._ray.exceptions.RayError as error:
+                raise InvalidSetting(f"a node of the cluster can't run anything: {first_line(error)}") from error
 
     def _on(self, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -162,7 +194,7 @@ class Cluster:
                 "resources": {MEASURES: 1, **cell.machine.resources},
                 "label_selector": cell.machine.labels or None,
             }
-            return begin.options(**options).remote(cell, self._folder, board)
+            return begin.options(**options).remote(cell, self._folder, board, __version__)
 
         running = {begun(cell): (cell, 1) for cell in cells}
         hosts: dict[str, str] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,24 @@ from typing import Any
 import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.git import changes_in, git_output
 from llm_bench_fixtures.history.storage import NUMBERED
 from llm_bench_fixtures.results.folder import WHOLE, worth_in
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, read_bytes
 from llm_bench_fixtures.sweep.node import Outcome
 from llm_bench_fixtures.sweep.plan import Cell
-from llm_bench_fixtures.writing import write_or_keep, write_whole
+from llm_bench_fixtures.writing import reserve, save_or_keep, write_or_keep, write_whole
 
 CELLS, CELL_FILE, OUTPUT_FILE = "cells", "cell.json", "output.txt"
+# Exit statuses of a session that came to its end: tests passed or failed, or a gate judged. Repeated, it would measure
+# the same.
+OVER = {0, 1, *ExitStatus} - {
+    ExitStatus.INTERRUPTED,
+    ExitStatus.USAGE,
+    ExitStatus.NOT_MEASURED,
+    ExitStatus.WORKER_FAILED,
+}
 
 
 @dataclass(frozen=True)
@@ -78,9 +88,15 @@ class Kept:
         return found if found.digest == cell.digest(self._commit.state) else None
 
     def has(self, cell: Cell) -> bool:
-        """Whether the cell has a whole run, of the same version, commit and options."""
+        """Whether the cell has a whole run, of the same version, commit and options, whose session came to its end."""
         note = self.note(cell)
-        return note is not None and not note.reason and worth_in(self.results(cell).parent) == WHOLE
+        is_over = note is not None and not note.reason and note.status in OVER
+        return is_over and worth_in(self.results(cell).parent) == WHOLE
+
+    def has_failed(self, cell: Cell) -> bool:
+        """Whether pytest's exit status was another than 0."""
+        note = self.note(cell)
+        return note is not None and note.status != 0
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         return [cell for cell in cells if not self.has(cell)]
@@ -88,27 +104,29 @@ class Kept:
     def save(self, cell: Cell, outcome: Outcome) -> list[str]:
         """Write the cell's run into its folder and into the history. Returns what could not be written where it was to
         be, and where it is instead. Raises UnwritableFile."""
-        place = self._folder / cell.name
-        texts = {place / OUTPUT_FILE: outcome.output}
+        place, why = self._folder / cell.name, ""
+        problems: list[str] = []
         if outcome.results:
-            texts[place / RESULTS_FILE] = self._with_commit(outcome.results)
-        for name, content in outcome.saved:
-            texts[self._next(name)] = self._with_commit(content)
-        note = Note(cell.digest(self._commit.state), outcome.reason, outcome.host, outcome.seconds, outcome.status)
-        if not outcome.results:
-            (place / RESULTS_FILE).unlink(missing_ok=True)  # of another version, or with other options
-        written = {path: write_or_keep(path, text) for path, text in texts.items()}
-        problems = [f"{why}; it is in {other}" for other, why in written.values() if why]
-        if not problems:  # what is said to be done is on the disk
+            kept, why = write_or_keep(place / RESULTS_FILE, self._with_commit(outcome.results))
+            problems += [f"{why}; it is in {kept}"] if why else []
+        if not why:  # what is said to be done is on the disk
+            note = Note(cell.digest(self._commit.state), outcome.reason, outcome.host, outcome.seconds, outcome.status)
             write_whole(place / CELL_FILE, msgspec.json.encode(note).decode())
-        return problems
+        for name, content in outcome.saved:
+            save_or_keep(
+                self._next(name), self._with_commit(content), lambda said: problems.append(f"{cell.name}: {said}")
+            )
+        kept, why = write_or_keep(place / OUTPUT_FILE, outcome.output)
+        return problems + ([f"{why}; it is in {kept}"] if why else [])
 
     def _next(self, name: str) -> Path:
-        """Where pytest-benchmark would save it here: under the next number of the machine's folder."""
+        """Where pytest-benchmark would save it here: under the next number of the machine's folder, which is taken."""
         machine, _, file = name.rpartition("/")
         folder = self._storage / machine
         numbers = [int(found[1]) for path in folder.glob("*.json") if (found := NUMBERED.match(path.name))]
-        return folder / f"{max(numbers, default=0) + 1:04}_{NUMBERED.sub('', file, count=1)}"
+        with suppress(OSError):  # the attempt to write will say why
+            folder.mkdir(parents=True, exist_ok=True)
+        return reserve(folder, max(numbers, default=0) + 1, NUMBERED.sub("", file, count=1).removesuffix(".json"))
 
     def _with_commit(self, content: bytes) -> str:
         """The run with the commit of the folder that the node was sent, which it came without."""

@@ -7,7 +7,10 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,9 @@ from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.suite import pytest_arguments
 from llm_bench_fixtures.sweep.plan import Cell
+from llm_bench_fixtures.version import __version__
 
+LOCK = "llm-bench-sweep.lock"  # in the folder for temporary files
 LAST_BYTES = 200_000  # of what pytest writes, that are kept
 LAST_LINES = 3  # of it, in the reason why there is no run
 # As pytest's own process, which the kernel ends with the one that Ray runs, should that be killed.
@@ -47,15 +52,32 @@ class Outcome:
     """What pytest-benchmark saved: paths within its storage, and their content."""
 
 
-def measure(cell: Cell, folder: str | None, board: Any) -> Outcome:
-    """Run the cell's session. folder: to run in; None: an empty one. board: a queue that is told where it runs."""
+def measure(cell: Cell, folder: str | None, board: Any, version: str) -> Outcome:
+    """Run the cell's session, once no other one runs on this host. folder: to run in; None: an empty one. board: a
+    queue that is told where it runs. version: of this package, where the sweep was started."""
     host, started = socket.gethostname(), time.perf_counter()
-    board.put((cell.name, host))
+    if version != __version__:  # of a node that came after all were asked
+        return Outcome(cell.name, f"on {host}: it has llm-bench-fixtures {__version__}, and this is {version}", host)
     try:
-        with ScratchFolder("sweep") as scratch:
+        with alone(), ScratchFolder("sweep") as scratch:
+            board.put((cell.name, host))
             return _run(cell, folder, scratch.path, host)
     except (OSError, LlmBenchError) as error:  # such as a full disk
         return Outcome(cell.name, f"on {host}: {reason_of(error)}", host, time.perf_counter() - started)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other cell is measured on this host, of whichever sweep or node of Ray's; others wait meanwhile."""
+    from filelock import FileLock
+
+    lock = FileLock(Path(tempfile.gettempdir()) / LOCK, mode=0o666)  # other users' sweeps, too
+    with suppress(OSError, NotImplementedError):  # a file system without locks
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:

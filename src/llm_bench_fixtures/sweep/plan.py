@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,17 @@ from llm_bench_fixtures.results.storage import in_words
 from llm_bench_fixtures.version import __version__
 
 C = TypeVar("C", bound="Choice")
+
+MEASURES = "llm-bench"  # the resource of which each node has one
+# Resources that are no custom ones, and what to do instead.
+NOT_CUSTOM = {
+    MEASURES: "leave it out, as each cell takes the one that its node has",
+    "GPU": "write gpus = 1 for the machine",
+    "CPU": "leave it out, as each cell takes all CPUs of its node",
+    "memory": "leave it out, and name machines by resources or labels of your own",
+    "object_store_memory": "leave it out, and name machines by resources or labels of your own",
+}
+LEAST = 0.0001  # of a resource, that Ray can count
 
 CellName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.+-]*$", max_length=60)]  # a part of a folder's path
 HEADER = re.compile(r"\s*\[\[?\s*([\w-]+)(?:\.([\w-]+))?\s*\]")
@@ -48,6 +60,22 @@ class Machine(Choice, frozen=True):
     labels: dict[str, str] = {}
     """That a node was started with."""
     gpus: Annotated[float, msgspec.Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        for name, number in self.resources.items():
+            if instead := NOT_CUSTOM.get(name):
+                raise ValueError(f"Resources can't have {name}: {instead}")
+            if not LEAST <= number < math.inf:
+                raise ValueError(f"Resources have {name} = {number:g}: expected a number from {LEAST} on")
+            _check_whole(f"Resources have {name}", number)
+        if not (self.gpus == 0 or LEAST <= self.gpus < math.inf):
+            raise ValueError(f"Gpus = {self.gpus:g}: expected 0, or a number from {LEAST} on")
+        _check_whole("Gpus", self.gpus)
+
+
+def _check_whole(what: str, number: float) -> None:
+    if number > 1 and number != int(number):
+        raise ValueError(f"{what} = {number:g}: expected a whole number, or a part of one")
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +110,8 @@ class Cell:
     suite: tuple[str, ...]
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    what: str = ""
+    """Its name without the machine; empty where that is all of it."""
 
     def digest(self, state: str) -> str:
         """The same for two cells that run the same, with this version of the package. state: of the folder that it runs
@@ -102,10 +132,11 @@ def read_plan(path: Path, *, is_local: bool) -> Plan:
     if why := refusal(path):
         raise InvalidSetting(f"{path} {why}")
     try:
-        matrix = parse_matrix(path.read_text(encoding="utf-8"), path.name)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
-    cells = tuple(cells_of(matrix, path.name, is_local=is_local))
+    matrix = parse_matrix(text, path.name)
+    cells = tuple(cells_of(matrix, text, path.name, is_local=is_local))
     place = "." if matrix.folder is None and matrix.suite else matrix.folder
     folder = None if place is None else (path.parent / place).resolve()
     if folder is not None and not folder.is_dir():
@@ -136,7 +167,10 @@ def _with_place(message: str, text: str, file: str) -> str:
         return f"{where}: {UnknownName(f'key in [[{table}]]' if table else 'key', unknown[1], known)}"
     line = _line(text, table, index, key) if key or "[" in message else _line(text, "", 0, table)
     words = in_words(message).partition(" matching regex")
-    return f"{file}, line {line}: {words[0]}{' of letters, digits, . _ + and -, such as gpu-1' if words[1] else ''}"
+    more = " of letters, digits, . _ + and -, such as gpu-1" if words[1] else ""
+    if place and table in AXES and not place[2]:
+        more = f": write [[{table}]]"
+    return f"{file}, line {line}: {words[0]}{more}"
 
 
 def _line(text: str, table: str, index: int, key: str) -> int:
@@ -156,17 +190,20 @@ def _line(text: str, table: str, index: int, key: str) -> int:
     return begins
 
 
-def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> Iterator[Cell]:
-    """Each combination that isn't left out, in the file's order. Raises InvalidSetting where there is none, and for two
-    of one name."""
+def cells_of(matrix: Matrix, text: str, file: str, *, is_local: bool) -> Iterator[Cell]:
+    """Each combination that isn't left out, in the file's order. text: that the matrix was read from. Raises
+    InvalidSetting where there is none, and for two of one name."""
     machines = (HERE,) if is_local else matrix.machine
     axes: list[Sequence[Choice]] = [matrix.model, machines, matrix.options]
     for title, axis in zip(AXES, axes, strict=True):
-        names = [choice.name for choice in axis]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InvalidSetting(
-                f"{file}: two cells would be called {twice!r}: give each [[{title}]] a name of its own"
-            )
+        met: set[str] = set()
+        for index, choice in enumerate(axis):
+            if (folder := choice.name.casefold()) in met:
+                raise InvalidSetting(
+                    f"{file}, line {_line(text, title, index, 'name')}: two cells would be called {choice.name!r}: "
+                    f"give each [[{title}]] a name of its own, in which not only capitals differ"
+                )
+            met.add(folder)
     unused = set(matrix.leave_out)
     some = False
     for chosen in product(*(axis or (None,) for axis in axes)):
@@ -183,8 +220,10 @@ def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> Iterator[Cell]:
         environment = dict(matrix.environment)
         for one in parts:
             environment |= one.environment
-        yield Cell(name, machine, matrix.suite, tuple(arguments), environment)
+        what = "/".join(one.name for one in parts if one is not machine)
+        yield Cell(name, machine, matrix.suite, tuple(arguments), environment, what)
+    where = f"{file}, line {_line(text, '', 0, 'leave_out')}"
     if unused and not is_local:
-        raise InvalidSetting(f"{file}: leave_out has {min(unused)!r}, which is the name of no cell")
+        raise InvalidSetting(f"{where}: leave_out has {min(unused)!r}, which is the name of no cell")
     if not some:
-        raise InvalidSetting(f"{file}: leave_out leaves no cell")
+        raise InvalidSetting(f"{where}: leave_out leaves no cell")
