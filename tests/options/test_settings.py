@@ -197,7 +197,7 @@ def test_shapes_next_to_prompts_are_refused() -> None:
 
 
 def test_a_cache_for_own_prompts_without_any_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="--llm-cache: only prompts of your own run with it: give --llm-prompts"):
+    with pytest.raises(InvalidSetting, match="--llm-cache is the cache of prompts of your own, and there are none"):
         parse_settings({"cache": "static"})
     assert parse_settings({"cache": "dynamic"}).cache == (CacheKind.DYNAMIC,)
     assert parse_settings({"cache": "static", "shape": "8/4"}).cache == (CacheKind.STATIC,)

@@ -163,6 +163,18 @@ def test_what_was_seen_last_counts_most(forecast: Forecast) -> None:
     assert found == pytest.approx([35.0, 7 * 3.5 / 1.5, 7 * 2.75 / 1.75])
 
 
+def test_of_cases_too_the_last_counts_most(forecast: Forecast, clock: Clock) -> None:
+    """Of three that were expected to take 10 s the first took 50, the second 10: (50/2 + 10) / (10/2 + 10) times."""
+    forecast.expect_runner("fp32", FP32)
+    for case in ("a", "b", "c"):
+        forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=10.0), case)
+    for case, seconds in (("a", 50.0), ("b", 10.0)):
+        with forecast.doing(Work.ROUNDS, "fp32", name=case):
+            clock.advance(seconds)
+            forecast.saw("fp32", Workload(((1,),), 2, 1), [timed(1.0, seconds / 10)])
+    assert forecast.left_s == pytest.approx(10 * 35 / 15)
+
+
 def test_what_a_variant_was_found_to_take_is_not_corrected_again(forecast: Forecast, clock: Clock) -> None:
     """Two cases of 10 s each; the first takes 20 s, and its rounds show why: nothing is left for their kind."""
     forecast.expect_runner("fp32", FP32)

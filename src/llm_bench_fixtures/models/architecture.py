@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
-from llm_bench_fixtures.models.experts import active_weights
+from llm_bench_fixtures.models.experts import MATRIX, active_weights
 from llm_bench_fixtures.models.trust import unusable
 from llm_bench_fixtures.models.weights import linear_layers
 
@@ -20,7 +20,6 @@ PYTHON_TABLES = ("flaubert", "marian", "pegasus", "roformer", "xlm")  # fill tab
 MOST_SINES = 20_000_000  # some seconds; these models' published configs ask for a million
 UNKNOWN = "Unrecognized configuration class"  # what transformers says of a config that none of its models is made of
 PACKED = 32, 64  # rows that bitsandbytes' kernel for AVX512-BF16 packs together, and columns that share a scale
-STACKED = 2  # dimensions of one matrix
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
         odd_matrices=sum(
             rows * columns for rows, columns in matrices if rows % packed_rows or columns % packed_columns
         ),
-        experts=sum(part.numel() for one in others for part in one.parameters(recurse=False) if part.ndim > STACKED),
+        experts=sum(part.numel() for one in others for part in one.parameters(recurse=False) if part.ndim > MATRIX),
         positions=sum(one.weight.numel() for one in tables),
     )
 

@@ -185,8 +185,9 @@ def converted_facts(
     is_quantized = request.variant.quantization is not None
     compute = None if is_quantized else Precision.FLOAT32
     plain = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
+    weights = counts["weight_bytes"] if weight_bytes is None else weight_bytes
     return replace(
-        source_facts(request.variant, config, plain, label=label, weight_bytes=weight_bytes or counts["weight_bytes"]),
+        source_facts(request.variant, config, plain, label=label, weight_bytes=weights),
         weight_bytes_read=told_of_reading(config, counts["weight_bytes_read"]),
         quantized_share=counts["quantized_share"] if is_quantized else None,
         compute=compute,

@@ -145,8 +145,8 @@ def parse_settings(given: Mapping[str, str | None]) -> Settings:
         raise InvalidSetting("--llm-shape: --llm-prompts has the lengths of its prompts; leave one of the two out")
     if settings.cache != (CacheKind.DYNAMIC,) and not (settings.shape or settings.prompts):
         raise InvalidSetting(
-            "--llm-cache: only prompts of your own run with it: give --llm-prompts or --llm-shape, or leave it out; "
-            "the cache scenario (-k cache) measures every kind"
+            "--llm-cache is the cache of prompts of your own, and there are none. Give --llm-prompts or --llm-shape, "
+            "or leave --llm-cache out; -k cache measures every kind"
         )
     _check_windows(settings)
     return settings

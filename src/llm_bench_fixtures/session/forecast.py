@@ -24,7 +24,7 @@ CALLS_PER_LAYER = 140  # of operations, that a layer's pass makes: GPT-2's with 
 CALLS_PER_MASK = 2500  # of operations, that transformers' building of a padded batch's mask is worth, in each pass
 PROCESS_CALLS = 200_000  # of small operations, that starting a process is worth
 LONG_S = 600.0  # a run that takes longer is told what makes it short
-FADED = 0.5  # of what was seen, that still counts next to the next case: machines change within a run
+FADED = 0.5  # how much a case counts next to the one after it: machines change within a run
 MARGIN = 1.2  # of a limit that has room for all, over the seconds that are expected
 
 
@@ -53,8 +53,8 @@ class Machine:
     call_s: float
     """Of an operation on next to nothing."""
     rows_bytes_per_s: float = 0.0
-    """Of weights that torch multiplies with a few positions in float32: on CPUs a quarter of that of one position has
-    been seen. 0: the same."""
+    """Of weights that torch multiplies with a few positions in float32: as little as a quarter of
+    `read_bytes_per_s` was seen. 0: the same."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Forecast:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._left: dict[Work, dict[tuple[str, str], Piece]] = {work: {} for work in Work}
-        self._done: dict[Work, list[tuple[str, Piece]]] = defaultdict(list)  # by variant, of what was expected
+        self._done: dict[Work, list[tuple[float, str, Piece]]] = defaultdict(list)  # how much each counts, of a variant
         self._taken: dict[Work, float] = defaultdict(float)
         self._spent: dict[Work, float] = defaultdict(float)  # on what wasn't expected, too
         self._going: tuple[Work, float, float] | None = None  # expected seconds, and since when
@@ -276,8 +276,11 @@ class Forecast:
         self._spent[work] += seconds
         found = [(variant, self._left[work].pop((name, variant), None)) for variant in variants]
         expected = [(variant, piece) for variant, piece in found if piece is not None]
-        self._done[work] += expected
-        self._taken[work] += seconds if expected else 0.0
+        if expected:
+            faded = FADED if work is Work.ROUNDS else 1.0
+            before = [(faded * weight, variant, piece) for weight, variant, piece in self._done[work]]
+            self._done[work] = [*before, *((1.0, variant, piece) for variant, piece in expected)]
+            self._taken[work] = faded * self._taken[work] + seconds
 
     @contextmanager
     def doing(self, work: Work, *variants: str, name: str = "") -> Iterator[None]:
@@ -302,7 +305,8 @@ class Forecast:
 
     def correction(self, work: Work) -> float:
         """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer."""
-        taken_s, expected_s = self._taken[work], self._seconds(self._done[work])
+        taken_s = self._taken[work]
+        expected_s = sum(weight * piece.seconds(self._pace(variant)) for weight, variant, piece in self._done[work])
         factor = taken_s / expected_s if expected_s else 1.0
         if self._going is not None and self._going[0] is work:
             going_s, passed_s = self._going[1], self._clock() - self._going[2]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 INT8 = "int8"
 FOUR_BITS = 0.5 + 4 / 64  # bytes of a weight, with a scale in float32 for each 64
+PACKED_FOUR_BITS = 0.5 + 2 / 64  # where they are packed for AVX512-BF16, with scales in bfloat16
 VARIANTS = (
     Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=INT8, base="fp32"),
     Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization="nf4", base="fp32"),
@@ -59,7 +60,7 @@ def storage(variant: Variant, device: Device) -> Storage:
     size = 4 if device.kind == "cpu" else 2
     is_int8 = variant.quantization == INT8
     packs = not is_int8 and device.kind == "cpu" and "avx512_bf16" in processor_flags()
-    matrices = 1.0 if is_int8 else FOUR_BITS
+    matrices = 1.0 if is_int8 else PACKED_FOUR_BITS if packs else FOUR_BITS
     return Storage(matrices, size, numbers=size, packs=packs, takes_stacks=False, is_known=True)
 
 
