@@ -69,14 +69,13 @@ def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Foo
         )
     _check_tables(config)
     try:
-        module = without_weights(config, trust_remote_code)
+        return footprint_of(without_weights(config, trust_remote_code))
     except Exception as error:  # a config can make a model's code fail in any way
         if UNKNOWN in str(error):
             raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
         if "trust_remote_code" in str(error):
             raise unusable("model", error) from error
         raise CandidateFailed(f"its config makes no model: {reason_of(error)}") from error
-    return footprint_of(module)
 
 
 def without_weights(config: PretrainedConfig, trust_remote_code: bool, **how: Any) -> PreTrainedModel:

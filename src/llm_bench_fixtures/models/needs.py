@@ -374,7 +374,7 @@ def parts_of(
         shape = replace(shape.of_text, buffer_bytes=shape.buffer_bytes)
     others = shape.others
     others += (shape.odd_matrices if storage.packs else 0) + (0 if storage.takes_stacks else shape.experts)
-    matrices = shape.weights - shape.tables - shape.positions - others
+    matrices = max(shape.weights - shape.tables - shape.positions - others, 0)
     copied = shape.tables if shape.is_tied else 0
     output = 0 if shape.is_tied else shape.tables // 2
     of_output = storage.tables if storage.output is None else storage.output

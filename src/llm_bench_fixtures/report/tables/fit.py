@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.headline import OWN, SUPPORTING
-from llm_bench_fixtures.models.needs import Parts, Round
+from llm_bench_fixtures.models.needs import SPARE, Parts, Round
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_bytes
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
@@ -129,8 +129,8 @@ def _lengths(one: Round) -> str:
 def _note(run: Run, asked: Round) -> str:
     whose = "given" if run.provenance.fit_bytes else "what was free"
     return (
-        f"The memory is {whose}; one variant runs alone in it and leaves 2 % of it. Predicted from the model's shape, "
-        "next to what was measured: cache and peak are those of its largest batch here. Largest batch: prompts at a "
-        f"time, each of {_lengths(asked)}. Longest context: tokens of one prompt, or of each of a batch, and its new "
-        "ones; at most what the model can read."
+        f"The memory is {whose}; one variant runs alone in it and leaves {100 * SPARE:.0f} % of it. Predicted from the "
+        "model's shape, next to what was measured: cache and peak are those of its largest batch here. Largest batch: "
+        f"prompts at a time, each of {_lengths(asked)}. Longest context: tokens of one prompt, or of each of a batch, "
+        "and its new ones; at most what the model can read."
     )
