@@ -41,7 +41,7 @@ import random
 import sys
 
 import pytest
-from measure_bare_loops import DEEPEST, LOOPS, NEW_TOKENS, PROMPT_TOKENS, latency_s, measure_pair_at, tpot_s
+from measure_bare_loops import DEEPEST, LOOPS, NEW_TOKENS, PROMPT_TOKENS, measure_pair_at
 
 FOUND = {{}}
 
@@ -55,7 +55,7 @@ def test_pairs(llm_model, {fixture}):
     for number in range({pairs} + 1):
         for (prompt, new_tokens), pairs in zip(rows, found):
             depth, is_round_first = coin.randrange(DEEPEST), coin.random() < 0.5
-            pairs.append(llm_model.call(measure_pair_at, depth, prompt, new_tokens, is_round_first, {seconds}))
+            pairs.append(llm_model.call(measure_pair_at, depth, prompt, new_tokens, is_round_first, {is_by_token}))
         print(f"\\r{{name}}: {{number}} of {pairs} pairs", end="", file=sys.stderr, flush=True)
     FOUND[name] = [pairs[1:] for pairs in found]  # the first pair warms up
     print(file=sys.stderr)
@@ -63,27 +63,42 @@ def test_pairs(llm_model, {fixture}):
 ONE_PROMPT = {
     "fixture": "llm_prompts",
     "rows": "[(llm_prompts.exact(PROMPT_TOKENS), NEW_TOKENS)]",
-    "seconds": "tpot_s",
+    "is_by_token": True,
 }
-OWN_PROMPTS = {"fixture": "llm_own", "rows": "[*zip(llm_own.prompts, llm_own.new_tokens)]", "seconds": "latency_s"}
+OWN_PROMPTS = {"fixture": "llm_own", "rows": "[*zip(llm_own.prompts, llm_own.new_tokens)]", "is_by_token": False}
 
 
 class Pair(NamedTuple):
-    """Seconds for each output token after the first, or for all."""
+    """Seconds for each output token after the first, or for the whole answer."""
 
     round_s: float
     own_s: float
 
 
-Seconds = Callable[[Sequence[float]], float]
-"""Takes seconds until each token."""
+class OwnClock(TokenClock):
+    """Times a loop: from when its input is ready until each token, or until the whole answer is there."""
 
-Loop = Callable[[Any, TokenIds, int, Callable[[], None]], list[int]]
-"""Takes the model, a prompt, how many new tokens it gets, and what to call at each of them; gives the new tokens."""
+    def __init__(self, model: Model, is_by_token: bool) -> None:
+        super().__init__(model.device, time.perf_counter)
+        self.is_by_token = is_by_token
+
+    def start(self) -> None:
+        self._device.synchronize()
+        super().start()
+
+    def note(self) -> None:
+        """A new token is there."""
+        if self.is_by_token:
+            self.tick()
+
+    def end(self) -> None:
+        self._device.synchronize()
+        if not self.is_by_token:
+            self.tick()
 
 
-def unnoted() -> None:
-    """To be called where only the whole answer is timed."""
+Loop = Callable[[Any, TokenIds, int, OwnClock], list[int]]
+"""Takes the model, a prompt, how many new tokens it gets, and what times it; gives the new tokens."""
 
 
 class Noting(BaseStreamer):  # type: ignore[misc]  # transformers' are untyped here
@@ -102,30 +117,34 @@ class Noting(BaseStreamer):  # type: ignore[misc]  # transformers' are untyped h
         """Nothing to flush."""
 
 
-def generate(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None], **how: Any) -> list[int]:
+def generate(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnClock, **how: Any) -> list[int]:
     """`generate` of transformers, with a streamer if tokens are noted: of torch's own models, and Optimum's of ONNX
     Runtime and OpenVINO."""
     ids = torch.tensor([prompt], device=model.device.name)
-    if note is not unnoted:
-        how["streamer"] = Noting(note)
+    mask = torch.ones_like(ids)
+    if clock.is_by_token:
+        how["streamer"] = Noting(clock.note)
+    clock.start()
     with torch.inference_mode(), model.running():
-        output = model.module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, **how)
+        output = model.module.generate(ids, attention_mask=mask, max_new_tokens=new_tokens, **how)
+    clock.end()
     new: list[int] = output[0, len(prompt) :].tolist()
     return new
 
 
-def generate_compiled(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+def generate_compiled(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnClock) -> list[int]:
     how = {"cache_implementation": "static", "compile_config": model.compile_config, "disable_compile": False}
-    return generate(model, prompt, new_tokens, note, **how)
+    return generate(model, prompt, new_tokens, clock, **how)
 
 
-def ctranslate2_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+def ctranslate2_loop(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnClock) -> list[int]:
     """CTranslate2's `generate_batch`, which runs the loop itself, with a callback."""
 
     def take(_: object) -> bool:
-        note()
+        clock.note()
         return False
 
+    clock.start()
     (result,) = model.engine.generate_batch(
         [[str(token) for token in prompt]],
         max_length=new_tokens,
@@ -133,14 +152,16 @@ def ctranslate2_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callab
         include_prompt_in_result=False,
         callback=take,
     )
+    clock.end()
     new: list[int] = result.sequences_ids[0]
     return new
 
 
-def genai_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+def genai_loop(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnClock) -> list[int]:
     """onnxruntime-genai's `Generator`, until it says that it is done."""
     import onnxruntime_genai
 
+    clock.start()
     parameters = onnxruntime_genai.GeneratorParams(model.engine)
     parameters.set_search_options(do_sample=False, max_length=len(prompt) + new_tokens)
     generator = onnxruntime_genai.Generator(model.engine, parameters)
@@ -148,17 +169,19 @@ def genai_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[],
     new = []
     while not generator.is_done():
         generator.generate_next_token()
-        note()
+        clock.note()
         new.append(int(generator.get_next_tokens()[0]))
+    clock.end()
     return new
 
 
-def llama_cpp_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+def llama_cpp_loop(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnClock) -> list[int]:
     """llama.cpp's decode and sample, as in cyllama's examples, in a context of its own with the backend's settings."""
     from cyllama.llama import llama_cpp
 
     from llm_bench_fixtures.models.backends.llamacpp_model import Room
 
+    clock.start()
     context = model._open_context(Room(1, len(prompt) + new_tokens, len(prompt)))
     sampler = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
     sampler.add_greedy()
@@ -167,8 +190,9 @@ def llama_cpp_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable
     while len(new) < new_tokens:
         context.decode(batch)
         new.append(sampler.sample(context, -1))
-        note()
+        clock.note()
         batch = llama_cpp.llama_batch_get_one(new[-1:], len(prompt) + len(new) - 1)
+    clock.end()
     context.close()
     return new
 
@@ -189,53 +213,43 @@ LOOPS: Mapping[str, Loop] = {
 
 
 def measure_pair_at(
-    model: Model, depth: int, prompt: TokenIds, new_tokens: int, is_round_first: bool, seconds_of: Seconds
+    model: Model, depth: int, prompt: TokenIds, new_tokens: int, is_round_first: bool, is_by_token: bool
 ) -> Pair:
     """`measure_pair` with so many further calls on Python's stack."""
     if depth:
-        return measure_pair_at(model, depth - 1, prompt, new_tokens, is_round_first, seconds_of)
-    return measure_pair(model, prompt, new_tokens, is_round_first, seconds_of)
+        return measure_pair_at(model, depth - 1, prompt, new_tokens, is_round_first, is_by_token)
+    return measure_pair(model, prompt, new_tokens, is_round_first, is_by_token)
 
 
-def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first: bool, seconds_of: Seconds) -> Pair:
-    """seconds_of: gives what is compared. Raises GenerationMismatch where the two texts differ: they were not the same
-    work."""
+def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first: bool, is_by_token: bool) -> Pair:
+    """is_by_token: compare the time per output token, else the latency of the whole answer.
+
+    Raises GenerationMismatch where the two texts differ: they were not the same work.
+    """
     texts: dict[str, list[int]] = {}
     seconds: dict[str, float] = {}
     for way in ("round", "own")[:: 1 if is_round_first else -1]:
         fall_asleep()
-        time_own = time_answer if seconds_of is latency_s else time_own_loop
-        texts[way], tokens_s = (time_round if way == "round" else time_own)(model, prompt, new_tokens)
-        seconds[way] = seconds_of(tokens_s)
+        time_way = time_round if way == "round" else time_own
+        texts[way], times_s = time_way(model, prompt, new_tokens, is_by_token)
+        seconds[way] = tpot_s(times_s) if is_by_token else times_s[-1]
     fall_asleep()
     if texts["round"] != texts["own"]:
         raise GenerationMismatch(f"the round generated {texts['round']}, the engine's own loop {texts['own']}")
     return Pair(seconds["round"], seconds["own"])
 
 
-def time_round(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], Sequence[float]]:
-    """The text, and seconds until each of its tokens."""
+def time_round(model: Model, prompt: TokenIds, new_tokens: int, is_by_token: bool) -> tuple[list[int], Sequence[float]]:
+    """The text, and seconds until each of its tokens, or until the engine gave the whole of it back."""
     done = run_round(model, Workload((prompt,), new_tokens, batch_size=1))
-    return [*done.continuations[0]], done.batches[0].tokens_s
+    return [*done.continuations[0]], done.batches[0].tokens_s if is_by_token else [done.latency_s]
 
 
-def time_own_loop(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], Sequence[float]]:
-    """The text, and seconds until each of its tokens."""
-    ticks = TokenClock(model.device, time.perf_counter)
-    model.device.synchronize()
-    ticks.start()
-    text = LOOPS[model.variant.backend](model, prompt, new_tokens, ticks.tick)
-    model.device.synchronize()
-    return text, ticks.tokens_s()
-
-
-def time_answer(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], Sequence[float]]:
-    """The text, and seconds until it is whole."""
-    model.device.synchronize()
-    began_s = time.perf_counter()
-    text = LOOPS[model.variant.backend](model, prompt, new_tokens, unnoted)
-    model.device.synchronize()
-    return text, [time.perf_counter() - began_s]
+def time_own(model: Model, prompt: TokenIds, new_tokens: int, is_by_token: bool) -> tuple[list[int], Sequence[float]]:
+    """The text, and seconds until each of its tokens, or until the engine gave the whole of it back."""
+    clock = OwnClock(model, is_by_token)
+    text = LOOPS[model.variant.backend](model, prompt, new_tokens, clock)
+    return text, clock.tokens_s()
 
 
 def tpot_s(tokens_s: Sequence[float]) -> float:
@@ -243,11 +257,6 @@ def tpot_s(tokens_s: Sequence[float]) -> float:
     if len(tokens_s) < 2:
         raise GenerationMismatch(f"{len(tokens_s)} new tokens have no time between them: the text ended")
     return (tokens_s[-1] - tokens_s[0]) / (len(tokens_s) - 1)
-
-
-def latency_s(tokens_s: Sequence[float]) -> float:
-    """From the start to the last token."""
-    return tokens_s[-1]
 
 
 class Found:

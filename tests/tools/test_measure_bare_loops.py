@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import measure_bare_loops
 import pytest
 import torch
-from measure_bare_loops import LOOPS, Noting, Pair, describe, describe_prompts, latency_s, measure_pair, tpot_s
+from measure_bare_loops import LOOPS, Noting, OwnClock, Pair, describe, describe_prompts, measure_pair, tpot_s
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.models.backends import ROWS
@@ -20,7 +18,6 @@ PROMPT = (5, 6, 7)
 def test_time_per_token_is_counted_from_the_first_one() -> None:
     """Two distances, of 0.5 and 1 s, after a prefill of 10 s."""
     assert tpot_s([10.0, 10.5, 11.5]) == 0.75
-    assert latency_s([10.0, 10.5, 11.5]) == 11.5
 
 
 def test_a_text_that_ended_has_no_time_per_token() -> None:
@@ -50,9 +47,17 @@ def test_the_prompt_that_transformers_hands_over_first_is_no_token() -> None:
     assert len(noted) == 2
 
 
+@pytest.mark.parametrize(("is_by_token", "times"), [(True, 2), (False, 1)])
+def test_a_loop_is_timed_by_token_or_to_its_end(is_by_token: bool, times: int, tiny_fp32: TransformersModel) -> None:
+    clock = OwnClock(tiny_fp32, is_by_token)
+    for happens in (clock.start, clock.note, clock.note, clock.end):
+        happens()
+    assert len(clock.tokens_s()) == times
+
+
 @pytest.mark.parametrize("is_round_first", [True, False])
 def test_a_round_and_the_own_loop_give_the_same_text(is_round_first: bool, tiny_fp32: TransformersModel) -> None:
-    pair = measure_pair(tiny_fp32, PROMPT, 3, is_round_first, latency_s)
+    pair = measure_pair(tiny_fp32, PROMPT, 3, is_round_first, is_by_token=False)
     assert pair.round_s > 0
     assert pair.own_s > 0
 
@@ -62,20 +67,21 @@ def test_where_the_whole_answer_is_timed_no_token_is_noted(
 ) -> None:
     """A streamer takes 3 % of the time of a model whose tokens take less than a millisecond."""
     monkeypatch.setattr(measure_bare_loops, "Noting", None)
-    assert measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, seconds_of=latency_s).own_s > 0
+    assert measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, is_by_token=False).own_s > 0
     with pytest.raises(TypeError):
-        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, seconds_of=tpot_s)
+        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, is_by_token=True)
 
 
 def test_another_text_is_another_work(tiny_fp32: TransformersModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def other(model: object, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+    def other(model: object, prompt: TokenIds, new_tokens: int, clock: OwnClock) -> list[int]:
+        clock.start()
         for _ in range(new_tokens):
-            note()
+            clock.note()
         return [-1] * new_tokens
 
     monkeypatch.setattr(measure_bare_loops, "LOOPS", {"torch": other})
     with pytest.raises(GenerationMismatch, match=r"own loop \[-1, -1, -1\]"):
-        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, seconds_of=tpot_s)
+        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, is_by_token=True)
 
 
 def test_every_backend_but_servers_has_a_loop() -> None:
