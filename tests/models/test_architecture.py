@@ -10,7 +10,7 @@ import torch
 import transformers
 from families import FAMILIES
 from torch import nn
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, OPTConfig
 
 from llm_bench_fixtures.errors import CandidateFailed
 from llm_bench_fixtures.models.architecture import check_architecture, footprint_of
@@ -66,11 +66,21 @@ def test_no_default_config_fails_by_the_way_it_is_built(model_type: str) -> None
 
 def test_matrices_are_those_of_the_layers() -> None:
     """Of the embedded model: 12 x 256 x 256 in each of its four layers, which are GPT-2's own kind of linear layer; and
-    a table of 512 positions."""
+    tables of 4,096 tokens and of 512 positions. Its output layer is the former."""
     source = ModelSource(TINY, TINY_FOLDER)
     found = check_architecture(source.load_config(), trust_remote_code=False)
     assert (found.matrices, found.positions) == (4 * 12 * 256**2, 512 * 256)
+    assert (found.tables, found.output) == (4096 * 256, 0)
     assert (found.odd_matrices, found.experts, found.of_text) == (0, 0, None)
+
+
+@pytest.mark.parametrize(("is_tied", "output"), [(True, 0), (False, 100 * 8)])
+def test_a_table_is_as_wide_as_it_is_made_whatever_the_layers_are(is_tied: bool, output: int) -> None:
+    """100 tokens of 8 numbers, which are projected to the 32 of a layer."""
+    sizes = {"vocab_size": 100, "word_embed_proj_dim": 8, "hidden_size": 32, "ffn_dim": 32, "num_attention_heads": 2}
+    config = OPTConfig(**sizes, num_hidden_layers=1, tie_word_embeddings=is_tied)
+    found = check_architecture(config, trust_remote_code=False)
+    assert (found.tables, found.output) == (100 * 8 + output, output)
 
 
 def test_odd_matrices_and_stacks_are_counted_apart_and_convolutions_are_neither() -> None:

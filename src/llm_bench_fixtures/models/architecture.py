@@ -42,6 +42,12 @@ class Footprint:
     experts: int = 0
     """Of the weights, those of matrices that lie in stacks: of experts, in some architectures."""
 
+    tables: int = 0
+    """Of the weights, those of the tokens' embedding, and of the output layer where that has its own."""
+
+    output: int = 0
+    """Of `tables`, the output layer's. 0: it is the embedding's matrix."""
+
     positions: int = 0
     """Of the weights, those of tables that are looked up besides the tokens'."""
 
@@ -131,7 +137,9 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
 
     parts = [*module.parameters(), *(output.parameters() if output else ())]
     tokens = getattr(module, "get_input_embeddings", lambda: None)()
-    tables = [one for one in module.modules() if isinstance(one, nn.Embedding) and one is not tokens]
+    looked_up = [one for one in module.modules() if isinstance(one, nn.Embedding) and one is not tokens]
+    embedding, made = (getattr(one, "weight", None) for one in (tokens, output))
+    of_output = 0 if made is None or made is embedding else made.numel()
     others = [one for one in module.modules() if not isinstance(one, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
     matrices = [(rows, columns) for _, layer, rows, columns in linear_layers(module) if layer is not output]
     packed_rows, packed_columns = PACKED
@@ -143,7 +151,9 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
             rows * columns for rows, columns in matrices if rows % packed_rows or columns % packed_columns
         ),
         experts=sum(part.numel() for one in others for part in one.parameters(recurse=False) if part.ndim > MATRIX),
-        positions=sum(one.weight.numel() for one in tables),
+        tables=of_output + (0 if embedding is None else embedding.numel()),
+        output=of_output,
+        positions=sum(one.weight.numel() for one in looked_up),
     )
 
 

@@ -38,7 +38,10 @@ class ModelShape:
     """Width of the logits."""
 
     tables: int = 0
-    """Of the weights, those of the embedding and of an output layer of its own."""
+    """Of the weights, those of the embedding, and of the output layer where that has its own."""
+
+    output: int = 0
+    """Of `tables`, the output layer's. 0: it is the embedding's matrix."""
 
     odd_matrices: int = 0
     """Of the weights, those of matrices that can't be packed."""
@@ -51,9 +54,6 @@ class ModelShape:
 
     others: int = 0
     """Of the weights, those that no engine quantizes: of norms and biases."""
-
-    is_tied: bool = False
-    """Whether the output layer is the embedding's matrix."""
 
     cached: int = 0
     """Numbers that a position has in the cache, in all layers."""
@@ -81,20 +81,17 @@ class ModelShape:
 
         hidden, heads = number("hidden_size"), number("num_attention_heads")
         head = number("head_dim") or hidden // max(heads, 1)
-        matrix = hidden * number("vocab_size")
-        is_tied = bool(getattr(text, "tie_word_embeddings", False))
-        weights, positions, experts = footprint.weights, footprint.positions, footprint.experts
-        matrices = footprint.matrices + experts
-        tables = min(matrix * (1 if is_tied else 2), weights)
+        matrices = footprint.matrices + footprint.experts
+        others = footprint.weights - footprint.tables - footprint.positions - matrices
         return cls(
-            weights,
+            footprint.weights,
             vocabulary=number("vocab_size"),
-            tables=tables,
+            tables=footprint.tables,
+            output=footprint.output,
             odd_matrices=footprint.odd_matrices,
-            experts=experts,
-            positions=positions,
-            others=max(weights - tables - matrices - positions, 0) if matrices else 0,
-            is_tied=is_tied,
+            experts=footprint.experts,
+            positions=footprint.positions,
+            others=others if matrices else 0,
             cached=2 * number("num_hidden_layers") * (number("num_key_value_heads") or heads) * head,
             widest=max(number("intermediate_size", "ffn_dim", "n_inner") or 4 * hidden, hidden),
             heads=heads,
@@ -375,12 +372,13 @@ def parts_of(
     others = shape.others
     others += (shape.odd_matrices if storage.packs else 0) + (0 if storage.takes_stacks else shape.experts)
     matrices = max(shape.weights - shape.tables - shape.positions - others, 0)
-    copied = shape.tables if shape.is_tied else 0
-    output = 0 if shape.is_tied else shape.tables // 2
+    copied = 0 if shape.output else shape.tables
     of_output = storage.tables if storage.output is None else storage.output
     weights = matrices * storage.matrices + others * storage.numbers
     weights += (
-        (shape.tables - output + shape.positions) * storage.tables + output * of_output + copied * storage.output_copy
+        (shape.tables - shape.output + shape.positions) * storage.tables
+        + shape.output * of_output
+        + copied * storage.output_copy
     )
     kept = seen.kept if seen else (Kept(shape.cached * storage.numbers),)
     if not storage.has_windows:
@@ -419,7 +417,7 @@ def predict(
     kept = max((size for one, size in taken if one.new), default=0)
     scored = max((size for one, size in taken if not one.new), default=0)
     mapped = parts.weights if on_cpu and stored and storage.maps == stored else 0
-    made = shape.weights + (shape.tables if shape.is_tied else 0)
+    made = shape.weights + (0 if shape.output else shape.tables)
     return Need(
         held=parts.process + parts.weights - mapped + parts.tables + kept,
         loading=max(parts.loading - kept, 0),
