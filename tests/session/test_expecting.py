@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
+from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session import expecting
-from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run, made_before
+from llm_bench_fixtures.session.expecting import (
+    PROBED_BYTES,
+    PROBED_CALLS,
+    ExpectedCase,
+    expect_run,
+    machine_of,
+    made_before,
+)
 from llm_bench_fixtures.session.forecast import Forecast, Machine, Runner, Shape, Work, load_name
 from llm_bench_fixtures.session.setup import Setup
 
@@ -165,3 +174,15 @@ def test_what_the_cache_has_is_known_to_be_made(tmp_path: Path) -> None:
     ArtifactStore(tmp_path, maker=maker).get("made", {}, lambda folder: (folder / "file").touch())
     in_two = replace(INT8, id="bnb-int8-2t", threads_of="bnb-int8")
     assert made_before(setup, [FP32, INT8, in_two]) == {"bnb-int8", "bnb-int8-2t"}
+
+
+def test_the_machine_is_probed_with_as_many_weights_as_the_model_has(tmp_path: Path) -> None:
+    """By a clock that ticks once a second. 16 matrices of 256 x 1024 float32 fit into the embedded model's weights."""
+    setup = Setup(parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(tmp_path)}), Progress())
+    setup.source = ModelSource(TINY, TINY_FOLDER, footprint=Footprint(4_339_200, 0))
+    setup.limits = measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.01)
+    machine = machine_of(setup, clock=map(float, count()).__next__)
+    weights_bytes = 16 * 256 * 1024 * 4
+    assert (machine.read_bytes_per_s, machine.rows_bytes_per_s) == (weights_bytes, weights_bytes)
+    assert machine.copy_bytes_per_s == machine.hash_bytes_per_s == PROBED_BYTES
+    assert machine.call_s == 1 / PROBED_CALLS
