@@ -53,8 +53,8 @@ def end_cells(file: Path, **failed: str) -> None:
         kept.save(cell, Outcome(cell.name, reason, "host", 1.0, 0, results=results))
 
 
-def sweep(file: Path) -> int:
-    return main(["sweep", str(file), "--address", "nowhere", "-o", "fleet"])
+def sweep(file: Path, *more: str) -> int:
+    return main(["sweep", str(file), "--address", "nowhere", "-o", "fleet", *more])
 
 
 def test_cells_that_have_run_are_not_run_again_and_have_one_report(
@@ -95,6 +95,29 @@ def test_a_cell_without_a_run_says_why_in_the_report(
     assert "large/server: on host pytest ended with status 4" in " ".join(out.split())
     assert "interrupted; started again, it measures what is missing" in err
     assert "large/laptop: on host" in (file.parent / "fleet" / "report.html").read_text(encoding="utf-8")
+
+
+def test_runs_of_earlier_cells_are_sent_to_a_database_once(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sqlalchemy")
+    (file.parent / "fleet").mkdir()
+    (file.parent / "fleet" / ".llm-bench-report").touch()
+    end_cells(file)
+    assert sweep(file, "--history", "sqlite:///runs.db") == 0
+    assert capsys.readouterr().out.splitlines()[1] == "4 runs of earlier cells saved to the database"
+    assert sweep(file, "--history", "sqlite:///runs.db") == 0
+    assert "saved to the database" not in capsys.readouterr().out
+    assert main(["history", "--history", "sqlite:///runs.db"]) == 0
+    assert "4 runs in sqlite:" in capsys.readouterr().out
+
+
+def test_a_database_that_can_not_be_used_is_told_before_anything_is_measured(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    (file.parent / "runs.db").write_text("no database at all, but a text that is longer than a hundred bytes" * 2)
+    assert sweep(file, "--history", "sqlite:///runs.db") == 4
+    assert "runs.db can't be used: file is not a database" in capsys.readouterr().err
+    assert not (file.parent / "fleet").exists()
 
 
 def test_a_typing_error_is_told_before_anything_is_written(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

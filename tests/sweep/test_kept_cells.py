@@ -10,7 +10,9 @@ import pytest
 from run_factory import make_provenance, make_record, make_run
 from saved_factory import store
 
-from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.errors import HistoryUnavailable
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.history.saved import Address, read_saved_run
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, run_to_json
 from llm_bench_fixtures.sweep.kept import Commit, Kept, commit_in
@@ -21,8 +23,8 @@ CELL = Cell("tiny/laptop", ANY_MACHINE, (), ("-k", "batch"), {})
 HERE = Commit("f" * 40, "main", dirty=True, changes="0a")
 
 
-def kept(folder: Path, commit: Commit = HERE) -> Kept:
-    return Kept(folder / "sweep", folder / "history", commit)
+def kept(folder: Path, commit: Commit = HERE, database: str = "") -> Kept:
+    return Kept(folder / "sweep", folder / "history", commit, database)
 
 
 def as_bytes(run: Run) -> bytes:
@@ -96,6 +98,45 @@ def test_a_history_that_can_not_be_written_is_a_warning(tmp_path: Path) -> None:
     said = kept(tmp_path).save(CELL, saved)
     assert said[0].startswith("tiny/laptop: ")
     assert kept(tmp_path).missing([CELL]) == []
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    pytest.importorskip("sqlalchemy")
+    return f"sqlite:///{tmp_path / 'history.db'}"
+
+
+def test_a_run_is_in_the_database_as_soon_as_its_cell_ends(tmp_path: Path, url: str) -> None:
+    """With the commit of the folder that was sent, and only once."""
+    folder, run = kept(tmp_path, database=url), make_run([make_record()], provenance=make_provenance(commit=""))
+    assert folder.save(CELL, outcome(run)) == folder.send(CELL) == []
+    assert Database(url).places() == [Address(url, 1)]
+    found = read_saved_run(Database(url).select(CELL.name))
+    assert found.provenance.commit == HERE.commit
+    assert found.records == read_saved_run(folder.results(CELL)).records
+    assert folder.is_sent(CELL)
+    assert folder.missing([CELL]) == []
+
+
+@pytest.mark.parametrize("error", [HistoryUnavailable("nobody answers"), TypeError("a bug")])
+def test_a_run_that_a_database_does_not_take_is_kept_and_sent_later(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    folder = kept(tmp_path, database=url)
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "save", refuse)
+        (said,) = folder.save(CELL, outcome())
+    assert said.startswith("tiny/laptop: ")
+    assert said.endswith(f"{error}; started again, the sweep sends its run")
+    assert folder.missing([CELL]) == []
+    assert not folder.is_sent(CELL)
+    assert folder.send(CELL) == []
+    assert folder.is_sent(CELL)
+    assert kept(tmp_path).is_sent(CELL), "without a database there is nothing to send"
+    assert not kept(tmp_path, database=f"{url}2").is_sent(CELL), "another database has none of it"
 
 
 def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(

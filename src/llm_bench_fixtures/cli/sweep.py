@@ -9,7 +9,8 @@ Each node that measures is started with `ray start --resources '{"llm-bench": 1}
 --address the cells run here, one after the other, and [[machine]] is left out. Started again, only what is missing is
 measured.
 
-exit status: 0, 1 where a cell has no run or a test of it failed, 2 interrupted, 4 refused, before anything is measured
+exit status: 0, 1 where a cell has no run, a test of it failed, or its run is not in the database of --history, 2
+interrupted, 4 refused, before anything is measured
 
 Examples:
   llm-bench sweep sweep.toml
@@ -26,11 +27,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import checked, working_folder
+from llm_bench_fixtures.cli.arguments import HISTORY, add_option, checked, working_folder
 from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.cli.report import report_several
 from llm_bench_fixtures.errors import LlmBenchError, UnreadableResults
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import FOLDER
 from llm_bench_fixtures.options.parsers import parse_path
@@ -67,9 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--storage",
         type=checked(parse_path),
         metavar="DIR",
-        help=f"folder of the history, to which each cell's run is added. Default: {FOLDER} here. "
-        "`llm-bench history import` brings it into a database",
+        help=f"folder of the history, to which each cell's run is added. Default: {FOLDER} here",
     )
+    add_option(parser, "--history", HISTORY, "database to which each run is saved, too, as --llm-history names it")
     parser.set_defaults(need=None, want=None)  # what the runs themselves were asked
 
 
@@ -78,8 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.output
     storage: Path = arguments.storage or working_folder() / FOLDER
     check_folder(storage)
+    if arguments.history:
+        Database(arguments.history).check()
     claim(folder)
-    kept = Kept(folder, storage, commit_in(plan.folder))
+    kept = Kept(folder, storage, commit_in(plan.folder), arguments.history)
     (folder / CELLS).mkdir(exist_ok=True)
     try:
         with held(folder / CELLS):
@@ -90,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if failed := [cell.name for cell in plan.cells if cell not in missing and kept.has_failed(cell)]:
                     again = f"remove {folder / CELLS / failed[0]} to measure it again"
                     say([f"kept although a test or the gate failed: {', '.join(failed)}; {again}"])
+                _send(kept, [cell for cell in plan.cells if cell not in missing and not kept.is_sent(cell)])
             is_whole = _measure(plan, missing, kept, arguments.address) if missing else True
     except LlmBenchError:  # such as a cell without a node that fits
         with suppress(OSError):
@@ -100,8 +105,16 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_whole:
         warn("llm-bench sweep: interrupted; started again, it measures what is missing")
         return ExitStatus.INTERRUPTED
-    notes = [kept.note(cell) for cell in plan.cells]
-    return ExitStatus.PASSED if all(note and note.status == 0 and not note.reason for note in notes) else 1
+    return ExitStatus.PASSED if all(kept.has_ended_well(cell) and kept.is_sent(cell) for cell in plan.cells) else 1
+
+
+def _send(kept: Kept, cells: Sequence[Cell]) -> None:
+    """Save to the database the runs that were measured without it, or while it did not answer."""
+    problems = [problem for cell in cells for problem in kept.send(cell)]
+    if sent := len(cells) - len(problems):
+        say([f"{count(sent, 'run')} of earlier cells saved to the database"])
+    for problem in problems:
+        warn(problem)
 
 
 def _measure(plan: Plan, cells: Sequence[Cell], kept: Kept, address: str | None) -> bool:

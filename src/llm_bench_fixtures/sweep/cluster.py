@@ -113,8 +113,9 @@ def connected(address: str | None, folder: Path | None) -> Iterator[Cluster]:
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError) as error:  # the last of a folder that is too large
+        hint = "\nIf it asks for a token, copy ~/.ray/auth_token here from where it was started." if address else ""
         raise InvalidSetting(
-            f"Ray can't be used {f'at {address}' if address else 'here'}: {first_line(error)}"
+            f"Ray can't be used {f'at {address}' if address else 'here'}: {first_line(error)}{hint}"
         ) from error
     try:
         yield Cluster(ray, None if folder is None else "." if address else str(folder))

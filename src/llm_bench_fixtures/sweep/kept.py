@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.errors import UnreadableResults, reason_of
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.git import changes_in, git_output
+from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import NUMBERED
 from llm_bench_fixtures.results.folder import WHOLE, worth_in
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, read_bytes
@@ -64,16 +66,19 @@ class Note:
     host: str = ""
     seconds: float = 0.0
     status: int | None = None
+    database: str = ""
+    """Which has the run; empty where none was asked to."""
 
 
 class Kept:
     """The folder of a sweep."""
 
-    def __init__(self, folder: Path, storage: Path, commit: Commit) -> None:
-        """storage: of the history, to which each run is added."""
+    def __init__(self, folder: Path, storage: Path, commit: Commit, database: str = "") -> None:
+        """storage: of the history, to which each run is added. database: another one, by its URL; empty for none."""
         self._folder = folder / CELLS
         self._storage = storage
         self._commit = commit
+        self._database = database
 
     def results(self, cell: Cell) -> Path:
         return self._folder / cell.name / RESULTS_FILE
@@ -98,6 +103,16 @@ class Kept:
         note = self.note(cell)
         return note is not None and note.status != 0
 
+    def has_ended_well(self, cell: Cell) -> bool:
+        """Whether it has a run, and all of its tests passed."""
+        note = self.note(cell)
+        return note is not None and note.status == 0 and not note.reason
+
+    def is_sent(self, cell: Cell) -> bool:
+        """Whether the database has the cell's run, if there is one."""
+        note = self.note(cell)
+        return not self._database or (note is not None and note.database == self._database)
+
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         return [cell for cell in cells if not self.has(cell)]
 
@@ -106,18 +121,38 @@ class Kept:
         be, and where it is instead. Raises UnwritableFile."""
         place, why = self._folder / cell.name, ""
         problems: list[str] = []
+        kept = place / RESULTS_FILE
         if outcome.results:
             kept, why = write_or_keep(place / RESULTS_FILE, self._with_commit(outcome.results))
             problems += [f"{why}; it is in {kept}"] if why else []
         if not why:  # what is said to be done is on the disk
             note = Note(cell.digest(self._commit.state), outcome.reason, outcome.host, outcome.seconds, outcome.status)
-            write_whole(place / CELL_FILE, msgspec.json.encode(note).decode())
+            self._note(cell, note)
         for name, content in outcome.saved:
             save_or_keep(
                 self._next(name), self._with_commit(content), lambda said: problems.append(f"{cell.name}: {said}")
             )
-        kept, why = write_or_keep(place / OUTPUT_FILE, outcome.output)
-        return problems + ([f"{why}; it is in {kept}"] if why else [])
+        output, why = write_or_keep(place / OUTPUT_FILE, outcome.output)
+        problems += [f"{why}; it is in {output}"] if why else []
+        return problems + (self.send(cell, kept) if outcome.results else [])
+
+    def send(self, cell: Cell, results: Path | None = None) -> list[str]:
+        """Save the cell's run to the database, if there is one. results: where it is, unless among the cells. Returns
+        why that could not be done."""
+        if not self._database:
+            return []
+        try:
+            run = read_saved_run(results or self.results(cell))
+            if run.measured():
+                Database(self._database).save(run, cell.name)
+            if note := self.note(cell):
+                self._note(cell, replace(note, database=self._database))
+        except Exception as error:  # whatever it is, other cells go on
+            return [f"{cell.name}: {reason_of(error)}; started again, the sweep sends its run"]
+        return []
+
+    def _note(self, cell: Cell, note: Note) -> None:
+        write_whole(self._folder / cell.name / CELL_FILE, msgspec.json.encode(note).decode())
 
     def _next(self, name: str) -> Path:
         """Where pytest-benchmark would save it here: under the next number of the machine's folder, which is taken."""
