@@ -22,7 +22,7 @@ from llm_bench_fixtures.models import spread
 from llm_bench_fixtures.models.architecture import without_weights
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
-from llm_bench_fixtures.models.spread import check_fetched, fetch_all, rows_of
+from llm_bench_fixtures.models.spread import check_fetched, fetch_all, rows_of, where_in_words
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -75,7 +75,16 @@ def test_weights_are_told_by_place_and_in_sum(make_spread: MakeRequest, tiny_fp3
     assert facts.weight_bytes_read == tiny_fp32.facts.weight_bytes_read
     on_disk = 2 * LAYER_BYTES
     assert facts.weight_bytes_by_device == {"cpu": facts.weight_bytes - on_disk, "disk": on_disk}
-    assert facts.label == "float32, weights 64% on cpu, 36% on disk"
+    assert facts.label == "float32, weights 64% on cpu (layers 0, 2), 36% on disk (layers 1, 3)"
+
+
+def test_layers_are_told_by_place_in_one_line() -> None:
+    layers = {"cuda:0": [0, 1, 2, 3], "cuda:1": [4, 5, 8], "cpu": [9]}
+    sizes = {"cpu": 1, "cuda:0": 4, "cuda:1": 3, "disk": 2}
+    told = "weights 10% on cpu (layer 9), 40% on cuda:0 (layers 0-3), 30% on cuda:1 (layers 4-5, 8), 20% on disk"
+    assert where_in_words(sizes, layers) == f", {told}"
+    assert where_in_words({"cuda:1": 5}, {"cuda:1": [0, 1]}) == ", all on cuda:1"
+    assert where_in_words({}, {}) == ""
 
 
 def test_what_ran_tells_one_placement_from_another(make_spread: MakeRequest, tiny_fp32: TransformersModel) -> None:
@@ -88,7 +97,7 @@ def test_all_in_one_place_is_the_model_as_it_runs_without_a_map(
     make_spread: MakeRequest, tiny_fp32: TransformersModel
 ) -> None:
     facts, whole = load_variant(make_spread(device_map="auto")).facts, tiny_fp32.facts
-    assert (facts.label, facts.configuration) == (whole.label, whole.configuration)
+    assert (facts.label, facts.configuration) == (f"{whole.label}, all on cpu", whole.configuration)
     assert facts.weight_bytes_by_device == {"cpu": whole.weight_bytes}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, UnknownName, first_line
@@ -132,19 +133,48 @@ def refused_in_words(request: LoadRequest) -> Iterator[None]:
 
 def bytes_by_device(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
     """Bytes of a spread model's weights by place. tensors: of the module's weights those that count."""
-    rows = getattr(module, "hf_device_map", {})
-    homes = {id(weight): home_of(name, rows) for name, weight in module.named_parameters() if weight.is_meta}
+    homes = _homes(module)
     found: dict[str, list[torch.Tensor]] = {}
     for tensor in tensors:
         found.setdefault(homes.get(id(tensor), str(tensor.device)), []).append(tensor)
     return {place: storage_bytes(those) for place, those in sorted(found.items())}
 
 
-def where_in_words(sizes: Mapping[str, int]) -> str:
-    """For a label: the share of each place; empty where all is in one."""
+def layers_by_device(module: torch.nn.Module) -> dict[str, list[int]]:
+    """Numbers of a spread model's layers by place; those that lie in several, under each."""
+    from torch.nn import ModuleList
+
+    homes = _homes(module)
+    lists = (part for part in module.modules() if isinstance(part, ModuleList))
+    layers = max(lists, key=lambda one: sum(weight.numel() for weight in one.parameters()), default=())
+    found: dict[str, list[int]] = {}
+    for number, layer in enumerate(layers):
+        for place in {homes[id(weight)] for weight in layer.parameters()}:
+            found.setdefault(place, []).append(number)
+    return found
+
+
+def _homes(module: torch.nn.Module) -> dict[int, str]:
+    rows = getattr(module, "hf_device_map", {})
+    weights = module.named_parameters()
+    return {id(one): home_of(name, rows) if one.is_meta else str(one.device) for name, one in weights}
+
+
+def where_in_words(sizes: Mapping[str, int], layers: Mapping[str, Sequence[int]]) -> str:
+    """For a label: the share of each place, and its layers. sizes: of all weights by place; empty where nobody asked to
+    spread them."""
     total = sum(sizes.values())
-    shares = (f"{size / total:.0%} on {place}" for place, size in sizes.items())
-    return f", weights {', '.join(shares)}" if len(sizes) > 1 else ""
+    if len(sizes) < 2:
+        return "".join(f", all on {place}" for place in sizes)
+    shares = (f"{size / total:.0%} on {place}{_numbered(layers.get(place, ()))}" for place, size in sizes.items())
+    return f", weights {', '.join(shares)}"
+
+
+def _numbered(layers: Sequence[int]) -> str:
+    """Such as " (layers 0-3, 7)"; empty for none."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(layers), lambda one: one[1] - one[0])]
+    shown = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return f" (layer{'s' * (len(layers) > 1)} {shown})" if layers else ""
 
 
 def refuse_unfetched(model: TransformersModel) -> TransformersModel:

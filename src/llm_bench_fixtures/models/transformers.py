@@ -13,7 +13,7 @@ from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
-from llm_bench_fixtures.models.spread import bytes_by_device, where_in_words
+from llm_bench_fixtures.models.spread import bytes_by_device, layers_by_device, where_in_words
 from llm_bench_fixtures.models.variants import is_plain
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, no_scales, storage_bytes, weight_tensors
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
@@ -243,7 +243,7 @@ def torch_model(
     )
     facts = replace(
         facts,
-        label=facts.label + where_in_words(places),
+        label=facts.label + where_in_words(places, layers_by_device(module) if places else {}),
         configuration=facts.configuration + f", {places}" * (len(places) > 1),
         weight_bytes_by_device=places,
         weight_bytes_read=read.least,
