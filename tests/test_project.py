@@ -247,11 +247,23 @@ def test_the_hooks_run_tools_of_the_dev_extra() -> None:
     )
 
 
-@pytest.mark.parametrize("environment", ["docs", "test-engines"])
-def test_what_no_extra_installs_is_pinned(environment: str) -> None:
+def required(texts: list[str], extras: dict[str, list[str]]) -> set[str]:
+    """Names of the packages; for the package's own extras, those that they name."""
+    found = [Requirement(text) for text in texts]
+    own = [text for one in found for extra in one.extras if one.name == "llm-bench-fixtures" for text in extras[extra]]
+    others = {canonicalize_name(one.name) for one in found if one.name != "llm-bench-fixtures"}
+    return others | (required(own, extras) if own else set())
+
+
+@pytest.mark.parametrize("environment", ["test", "nightly", "docs", "test-engines", "test-transformers5"])
+def test_what_an_environment_names_is_pinned(environment: str) -> None:
+    """Bug: transformers 5's tests ran with whichever pyarrow was newest."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
-    pinned = {
-        line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n")
-    }
-    assert set(tox[f"testenv:{environment}"]["deps"].split()) <= pinned
+    named = {**tox["testenv"], **tox[f"testenv:{environment}"]}
+    constraints = named["set_env"].rpartition("}")[2].strip()
+    pins = (ROOT / constraints).read_text(encoding="utf-8").splitlines()
+    own = [f"llm-bench-fixtures[{named['extras']}]"] if named["extras"] else []
+    texts = [*named.get("deps", "").split(), *project["dependencies"], *own]
+    assert required(texts, project["optional-dependencies"]) <= {canonicalize_name(pin.split("==")[0]) for pin in pins}
