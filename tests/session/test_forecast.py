@@ -115,7 +115,19 @@ def test_each_kind_of_work_is_corrected_by_what_it_took(forecast: Forecast, cloc
     with forecast.doing(Work.ROUNDS, "fp32", "bf16", name="batch[8]"):
         clock.advance(80)
     assert forecast.left_s is None
-    assert (forecast.correction(Work.LOADING), forecast.correction(Work.ROUNDS)) == (1.5, 0.8)
+    assert (forecast.correction(Work.LOADING), forecast.correction(Work.ROUNDS)) == (1.5, (0.8 + 6) / (1 + 6))
+
+
+def test_rounds_are_corrected_by_and_by(forecast: Forecast, clock: Clock) -> None:
+    """Each case takes twice as long as expected. Next to it count 6, then 4, then 3 that take as long as expected."""
+    corrections = []
+    for case in ("a", "b", "c", "d"):
+        forecast.expect(Work.ROUNDS, "fp32", 10.0, case)
+    for case in ("a", "b", "c"):
+        with forecast.doing(Work.ROUNDS, "fp32", name=case):
+            clock.advance(20)
+        corrections.append(forecast.correction(Work.ROUNDS))
+    assert corrections == pytest.approx([8 / 7, 6 / 5, 5 / 4])
 
 
 def timed(prefill_s: float, *steps_s: float) -> Round:

@@ -25,6 +25,7 @@ CALLS_PER_MASK = 2500  # of operations, that transformers' building of a padded 
 PROCESS_CALLS = 200_000  # of small operations, that starting a process is worth
 LONG_S = 600.0  # a run that takes longer is told what makes it short
 FADED = 0.5  # how much a case counts next to the one after it: machines change within a run
+AS_EXPECTED_CASES = 2.0  # that took what was expected count besides those seen, and three times as many at first
 MARGIN = 1.2  # of a limit that has room for all, over the seconds that are expected
 
 
@@ -304,15 +305,21 @@ class Forecast:
         return sum(piece.seconds(self._pace(variant)) for variant, piece in pieces)
 
     def correction(self, work: Work) -> float:
-        """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer."""
-        taken_s = self._taken[work]
-        expected_s = sum(weight * piece.seconds(self._pace(variant)) for weight, variant, piece in self._done[work])
+        """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer.
+
+        Of rounds, the first cases count for less: they have costs that none has after them.
+        """
+        taken_s, done = self._taken[work], self._done[work]
+        expected_s = sum(weight * piece.seconds(self._pace(variant)) for weight, variant, piece in done)
         factor = taken_s / expected_s if expected_s else 1.0
         if self._going is not None and self._going[0] is work:
             going_s, passed_s = self._going[1], self._clock() - self._going[2]
             if going_s and passed_s > factor * going_s:
-                return (taken_s + passed_s) / (expected_s + going_s)
-        return factor
+                factor = (taken_s + passed_s) / (expected_s + going_s)
+        if work is not Work.ROUNDS:
+            return factor
+        as_expected = AS_EXPECTED_CASES * (1.0 + 2.0 * min((weight for weight, *_ in done), default=1.0))
+        return (factor + as_expected) / (1.0 + as_expected)
 
     def expected_s(self, work: Work, variant: str, name: str = "") -> float:
         """Seconds that a piece of work will take; 0 where nobody expected it."""
