@@ -59,7 +59,7 @@ class Agreement:
     """The file of each."""
     memory_metric: str
     variants: tuple[VariantAgreement, ...]
-    """Those of the headline's workload, in the run's order."""
+    """Variants that ran the headline's workload, in the run's order."""
     quality_differences: tuple[str, ...]
     """Quality is exact, so there should be none."""
     of_fewer: tuple[tuple[str, int, int], ...] = ()

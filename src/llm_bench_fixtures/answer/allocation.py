@@ -10,14 +10,14 @@ from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, WIDE, LogRatio
 
 DECIDES = 2.0  # times as much time as other tests
-CAN_NOT_WIN = 2.0  # of the half-width that is asked for
-MAY_WIN = 0.5  # of it, for each of several rivals where the answer is decided
+CAN_NOT_WIN = 2.0  # times the half-width asked for
+MAY_WIN = 0.5  # times the half-width asked for; for each of several rivals where the answer is decided
 EVEN = math.log1p(WIDE) / math.sqrt(2)  # half-width of either interval that lets two rivals be called equally fast
 
 
 def weight_of(scenario: str, *, has_own: bool = False) -> float:
-    """Of a test's share in the time of a run, next to tests of scenarios that don't decide. has_own: whether the run
-    has prompts of the user's own, by which the answer goes then."""
+    """Weight of a test's share in a run's time; 1 for scenarios that don't decide the answer. has_own: the run has the
+    user's own prompts, which decide then."""
     return DECIDES if scenario in ((OWN,) if has_own else (PROMPT_LENGTHS, BATCHES)) else 1.0
 
 

@@ -17,9 +17,9 @@ from llm_bench_fixtures.results.speedup import record_speedup, share_blocks, wai
 from llm_bench_fixtures.statistics.pooling import mean_over_runs
 from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_from
 
-HELD_UP = 0.2  # of a round's time, summed over threads
+HELD_UP = 0.2  # share of a round's time, summed over threads
 LITTLE = HELD_UP / 2  # what the reference may wait meanwhile: a neighbour on the machine would hold up both
-LEAST_DECODE = 0.1  # of a round, that its decode takes where tokens come one by one
+LEAST_DECODE = 0.1  # share of a round that its decode takes where tokens come one by one
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def of_cache(seen: Evidence) -> list[Effect]:
         return []
     dynamic = by_cache["dynamic"]
     if dynamic.work and dynamic.work.forward_passes and not dynamic.work.cache_bytes:
-        return []  # its passes were seen, and they kept no keys and values
+        return []  # passes were seen, and they kept no keys and values
     return [_effect(seen, dynamic, by_cache["off"])]
 
 
@@ -109,7 +109,7 @@ def fastest_tokens(seen: Evidence) -> tuple[Record, float] | None:
 
 
 def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
-    """By the time per token of each round and of the reference's round in the same turn, as far as that is known.
+    """Speed-up of decoding, from the time per token of each round and of the reference's round in the same turn.
 
     None where they took no turns, fewer than three rounds have such a time, the whole round isn't shown to be faster,
     or tokens came in a burst.

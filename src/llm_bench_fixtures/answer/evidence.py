@@ -58,7 +58,7 @@ class Evidence(Headline):
 
     @property
     def confidence(self) -> float:
-        """Of each of these comparisons, so that all of them hold at once with 95 %."""
+        """Confidence of each comparison, so that all of them hold at once with 95 %."""
         return 1 - (1 - CONFIDENCE) / max(self.comparisons, 1)
 
     def gain(self, of: Record, over: Record) -> Gain | Speedup:

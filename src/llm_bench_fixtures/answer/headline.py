@@ -22,7 +22,7 @@ SUPPORTING = ("edge_prompts", "padding")  # scenarios that decide only where a r
 DEFAULT_CACHE = "dynamic"
 
 _Case: TypeAlias = Mapping[str, Record]
-"""By variant, its record of one workload."""
+"""Records of one workload, by variant."""
 _ByDigest: TypeAlias = Mapping[str, _Case]
 _Test: TypeAlias = tuple[str, str, str]
 """Scenario, case and variant."""
@@ -95,7 +95,7 @@ def _turns_in_one_run(reference: str, record: Record) -> Record:
 
 
 def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
-    """Those of the first cache of --llm-cache that two variants ran with."""
+    """Records with the first cache of --llm-cache that two variants ran with."""
     by_cache: dict[str, list[Record]] = defaultdict(list)
     for one in own:
         by_cache[one.facts.cache].append(one)
@@ -134,7 +134,7 @@ def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
 
 
 def _of_same_prompts(records: Sequence[Record]) -> list[Record]:
-    """Those of batches, of the prompts that most of them ran."""
+    """Records of batches that ran the most common set of prompts."""
     batches = [one for one in records if one.scenario == BATCHES]
     prompts = Counter(one.facts.prompts_digest for one in batches).most_common(1)
     return [one for one in batches if one.facts.prompts_digest == prompts[0][0]]
@@ -166,7 +166,7 @@ def _suitability(case: _Case) -> tuple[bool, int, int]:
 
 
 def _by_digest(records: Sequence[Record]) -> _ByDigest:
-    """By workload and variant, its record of the case that most variants ran: they were measured side by side."""
+    """Records by workload and variant, each from the case that most variants ran: measured next to each other."""
     variants = Counter(place for place, _ in {(_place(record), record.variant) for record in records})
     found: dict[str, dict[str, Record]] = {record.digest: {} for record in records}  # the earliest first
     for record in sorted(records, key=lambda record: -variants[_place(record)]):
@@ -193,11 +193,11 @@ class ScenarioMean:
     scenario: str
     cases: int
     speedups: Mapping[str, Speedup]
-    """By variant, without the reference."""
+    """Mean speed-ups by variant, without the reference."""
 
 
 def scenario_means(run: Run) -> Iterator[ScenarioMean]:
-    """Of the scenarios with several such cases."""
+    """Yield the means of scenarios with at least two cases that most of their variants ran in blocks."""
     scenarios: dict[str, dict[str, dict[str, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in run.measured():
         if record.variant != run.reference and record_log_ratio(record) is not None:

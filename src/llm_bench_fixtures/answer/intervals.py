@@ -22,7 +22,7 @@ from llm_bench_fixtures.statistics.ratio import own_margin
 from llm_bench_fixtures.statistics.spread import Interval
 
 DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval
-PEAKS_DIFFER = 0.04  # of identical work, at most: tools/measure_processes.py memory
+PEAKS_DIFFER = 0.04  # largest relative difference of identical work's peaks: tools/measure_processes.py memory
 TRIALS = {  # what a share of quality is of
     "top1_agreement": "scored_tokens",
     "choice_accuracy": "choice_items",
@@ -72,8 +72,8 @@ def _speedup(record: Record | None, seen: Evidence) -> Estimate:
 def _of_time(value: float, metric: Metric, record: Record, seen: Evidence) -> Interval:
     of_round = OF_A_ROUND.get(metric.name)
     rounds = [*filter(None, per_round(record, of_round))] if of_round else []
-    values = rounds or record.rounds_s or (value, value)  # of a load, or the like: measured once
-    margin = math.hypot(own_margin(values), seen.noise.log_ratio / math.sqrt(2))  # which is of the difference of two
+    values = rounds or record.rounds_s or (value, value)  # a load, or the like, was measured once
+    margin = math.hypot(own_margin(values), seen.noise.log_ratio / math.sqrt(2))  # the noise is of a difference of two
     factor = math.exp(margin)
     return Interval(value / factor, value * factor)
 
@@ -95,7 +95,7 @@ def quality_interval(quality: Mapping[str, float], name: str, deviations: float 
     if name == QualityMeasure.PPL_RATIO:
         margin = deviations * quality.get("ppl_ratio_error", 0.0)
     else:
-        margin = quality.get("kld_error" if name == "kld_mean" else f"{name}_error", 0.0)  # of a sample, at 95 %
+        margin = quality.get("kld_error" if name == "kld_mean" else f"{name}_error", 0.0)  # a sample's, at 95 %
     return Interval(value - margin, value + margin)
 
 

@@ -26,7 +26,7 @@ SIGNS = {
     "≥": Direction.HIGHER_IS_BETTER,
 }
 SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
-    "latency": ("per_sample_latency_s",),  # of many prompts, what one of them takes
+    "latency": ("per_sample_latency_s",),  # time per prompt of a batch
     "ttft": ("ttft_s",),
     "tpot": ("tpot_s",),
     "throughput": ("output_tokens_per_s",),
@@ -135,7 +135,7 @@ class Limit:
         return Standing.WITHIN if high <= bound else Standing.BEYOND if low > bound else Standing.UNCLEAR
 
     def miss_of(self, value: float) -> float:
-        """By which share of the bound the value is on its worse side; below 0 on the other."""
+        """Share of the bound by which the value is worse; below 0 where it is better."""
         worse, better = (value, self.bound) if self.is_ceiling else (self.bound, value)
         return worse / better - 1 if better else math.inf
 
@@ -242,7 +242,7 @@ def _parse_bound(name: str, text: str, metric: Metric) -> float:
     """In the metric's base unit."""
     sizes = SIZES.get(metric.unit, {"": 1.0, metric.unit: 1.0})
     example = EXPECTED.get(metric.unit, "a number without a unit, such as 1.01")
-    if name in SHORT_NAMES and metric.unit is Unit.SECONDS:  # whose name doesn't say that a number is of seconds
+    if name in SHORT_NAMES and metric.unit is Unit.SECONDS:  # the name doesn't say that a number is in seconds
         sizes, example = {one: size for one, size in sizes.items() if one}, "a time with its unit, such as 50ms or 0.5s"
     expected = f"{name}: expected {example}, got {shortened(text)}"
     found = _BOUND.fullmatch(text)

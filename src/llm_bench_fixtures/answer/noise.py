@@ -12,7 +12,7 @@ from llm_bench_fixtures.statistics.ratio import WIDE
 
 NOISY = WIDE  # identical work that differs by more hides what a speed-up's interval must be able to show
 MOST = 0.5  # share of disturbed pairs from which on a trimmed mean no longer leaves the disturbance out
-KEPT = 0.9  # of the figures of identical work, the nearest to 1: one odd case doesn't make a machine noisy
+KEPT = 0.9  # share of identical work's figures, the nearest to 1: one odd case doesn't make a machine noisy
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MachineNoise:
 
     @property
     def is_noisy(self) -> bool:
-        """By identical work; by disturbed rounds alone where the run has none."""
+        """Whether identical work differs too much; without any, whether disturbed rounds are too many."""
         if self.comparisons:
             return max(self.most, 1 / self.least) > 1 + NOISY
         return self.is_mostly_disturbed

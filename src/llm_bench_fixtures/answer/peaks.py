@@ -35,7 +35,7 @@ def memory_metric(seen: Evidence) -> str:
 
 
 def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
-    """By variant; those without a value are left out."""
+    """Memory ranges by variant; variants without a value are left out."""
     if metric == WEIGHTS:
         measured = [one for one in seen.run.variants if one.status is Status.MEASURED]
         sizes = {one.id: float(one.weight_bytes) for one in measured if one.weight_bytes}

@@ -32,7 +32,7 @@ Found: TypeAlias = Gain | Speedup
 class Outcome(StrEnum):
     """What a run shows for a reader."""
 
-    WINNER = "winner"  # it is better than the reference, and nothing may be much better than it
+    WINNER = "winner"  # better than the reference, and nothing may be much better than it
     UNDECIDED = "undecided"
     REFERENCE = "reference"  # nothing else is better by more than SMALL
     UNMET = "unmet"  # nothing is shown to keep the limits, not even the reference
@@ -44,7 +44,7 @@ class Choice:
 
     variant: str
     value: float
-    """Of the pick's metric, in base units."""
+    """Value of the pick's metric, in base units."""
     ratio: float
     """Against the reference: how many times as fast, or which share of its memory."""
     low: float | None
@@ -81,7 +81,7 @@ class Pick:
     keeps_reference: bool = True
     """Whether the reference keeps the limits, so that it is used where nothing else is better."""
     batch_size: int = 1
-    """Of the workload on which times were compared."""
+    """Batch size of the workload on which times were compared."""
 
     @property
     def best(self) -> Choice:
@@ -161,7 +161,7 @@ def _time_choice(
 
 
 def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
-    """By the peak of a round of one prompt; by the weights where no peak was measured."""
+    """Choose by the peak memory of a round of one prompt, or by weight bytes where no peak was measured."""
     metric = memory_metric(seen)
     peaks = peaks_of(seen, metric)
     reference = peaks.get(seen.run.reference)
@@ -249,7 +249,7 @@ class Drawback:
     found: Found | None = None
     """How many times as fast it is as that."""
     saved_bytes: int | None = None
-    """By how much its weights are smaller than the reference's; None where that isn't known."""
+    """Bytes by which its weights are smaller than the reference's; None if unknown."""
     in_batches: Found | None = None
     """How many times as fast as the reference it is at the largest batch; None where that wasn't measured."""
 

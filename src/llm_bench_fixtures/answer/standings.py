@@ -22,7 +22,7 @@ from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spending import deviations_of_look
 from llm_bench_fixtures.statistics.spread import Interval
 
-NEAR = 0.005  # by which a near-lossless variant's perplexity may differ: the tolerance that the gate has for it
+NEAR = 0.005  # largest change of a near-lossless variant's perplexity: the gate's tolerance for it
 LOOKS_SPEND = 0.002  # two-sided error of deciding early, over all looks at a sample that grows
 WORST_FIRST = (Standing.BEYOND, Standing.UNKNOWN, Standing.UNCLEAR)
 
@@ -46,7 +46,7 @@ class Judged:
 
     @property
     def miss(self) -> float:
-        """By which share of the bound the value is on its worse side; infinite where it isn't known."""
+        """Share of the bound by which the value is worse; infinite where it isn't known."""
         return math.inf if self.value is None else self.limit.miss_of(self.value)
 
 
@@ -57,7 +57,7 @@ class Standings:
     seen: Evidence
     need: Need
     records: Mapping[str, Record]
-    """By variant, of the workload."""
+    """Records of the workload, by variant."""
 
     @property
     def run(self) -> Run:
@@ -65,7 +65,7 @@ class Standings:
 
     @cached_property
     def judged(self) -> Mapping[str, tuple[Judged, ...]]:
-        """By variant, for each limit that is applied."""
+        """Judgements by variant, one for each limit that is applied."""
         return {
             one.id: tuple(judge(limit, metric, found[one.id], one, self.seen) for limit, metric, found in self._figures)
             for one in self.run.variants

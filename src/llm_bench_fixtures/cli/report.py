@@ -134,7 +134,7 @@ def _check(paths: Sequence[SavedAt], against: SavedAt | None) -> None:
 
 
 def _one(place: SavedAt) -> SavedAt:
-    """The same for a file that is named in two ways."""
+    """One form of a place, so that a file named in two ways is recognized."""
     return place.resolve() if isinstance(place, Path) else place
 
 

@@ -105,7 +105,7 @@ class _Comparer:
                 yield before, after
 
     def _speedup_pairs(self) -> Iterator[tuple[Record, Record]]:
-        """Of the tests whose speed-ups can be compared and are to be judged."""
+        """Yield the records of tests whose speed-ups can be compared and are to be judged."""
         if self._reference_obstacle() or self._obstacle(Kind.TIMING):
             return
         for before, after in self._pairs:
@@ -284,7 +284,7 @@ def _record_metrics(run: Run, record: Record) -> dict[str, float]:
 
 
 def _tests_before(run: Run) -> dict[str, str]:
-    """By test, a digest of the tests that were measured before it in the same process."""
+    """Digest, by test, of the tests that were measured before it in the same process."""
     of_process: dict[str, str] = defaultdict(str)
     found = {}
     for record in run.measured():

@@ -19,7 +19,7 @@ class Coverage(StrEnum):
     NOT_MEASURED = "not measured"
     NOT_SELECTED = "not selected"
     NOT_REACHED = "not reached"  # within the time of the run that is judged
-    NEWLY_REACHED = "newly reached"  # which the baseline had no time for
+    NEWLY_REACHED = "newly reached"  # the baseline had no time for it
 
 
 _LOST = {

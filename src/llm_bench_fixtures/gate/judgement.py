@@ -12,7 +12,7 @@ from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Unit
 CLOCKED = (Unit.SECONDS, Unit.MILLISECONDS_PER_TOKEN, Unit.TOKENS_PER_SECOND)  # units that a slow machine changes
 
 LARGEST_LOG_RATIO = math.log(1e30)  # beyond it, one of the two is as good as 0
-WIDEST = math.log(10)  # of half an interval: one that is wider says nothing
+WIDEST = math.log(10)  # half-width of an interval; a wider one says nothing
 
 
 @dataclass(frozen=True)

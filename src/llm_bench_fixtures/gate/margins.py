@@ -26,8 +26,8 @@ from llm_bench_fixtures.statistics.spread import student_half_width
 
 Probe: TypeAlias = Sequence[tuple[float, float]]  # seconds of both kinds of work, for each round
 OF_MEDIAN = ("latency_s", "output_tokens_per_s", "ms_per_token")  # the median latency, and its multiples
-CONFIDENCE = 0.99  # of the interval of two models' losses
-# Of a variant by itself, whatever the reference is.
+CONFIDENCE = 0.99  # confidence of the interval of two models' losses
+# Metrics of a variant by itself, whatever the reference is.
 OVER_THE_REFERENCES_TEXT = ("loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity")  # in samples
 BY_ITSELF = (*OVER_THE_REFERENCES_TEXT, "scored_tokens", "choice_accuracy", "choice_items")
 

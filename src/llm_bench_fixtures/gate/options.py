@@ -35,7 +35,7 @@ class Allowance(StrEnum):
     """What got worse by less than the threshold."""
 
 
-# Of a run that is compared with a saved one, and of two versions that are compared in turns.
+# Allowances of a run compared with a saved one, and of two versions compared in turns.
 BY_SAVED_RUN = (
     *(Allowance.BASELINE, Allowance.NEW, Allowance.VANISHED),
     *(Allowance.SKIPPED, Allowance.ERRORED, Allowance.UNREACHED, Allowance.FINGERPRINT),
@@ -69,4 +69,4 @@ SUMMARY = Setting("gate_summary", parse_optional_path)
 BASELINE = Setting("baseline", str)
 
 SETTINGS: tuple[Setting[Any], ...] = (GATE, RULES, MISSING, SUMMARY, BASELINE)
-HOW = (RULES, MISSING, SUMMARY, BASELINE)  # they say how to judge, and need GATE, which says that a run is judged
+HOW = (RULES, MISSING, SUMMARY, BASELINE)  # how to judge; each needs GATE, which says that a run is judged

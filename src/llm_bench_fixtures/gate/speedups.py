@@ -26,8 +26,8 @@ from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, tri
 from llm_bench_fixtures.statistics.robust import robust_deviation
 
 ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as changed
-LEAST_TESTS = 5  # of a variant, from which its mean change is judged
-LEAST_VARIANTS = 5  # from which the scatter of their changes is known
+LEAST_TESTS = 5  # fewest tests of a variant whose mean change is judged
+LEAST_VARIANTS = 5  # fewest variants that tell the scatter of their changes
 LEAST_TO_TRIM = 6  # of five, trimming leaves three: their interval is half as wide again as that of the plain mean
 
 
@@ -46,9 +46,9 @@ class SpeedupChanges:
     """What two runs' rounds say."""
 
     tests: Mapping[str, SpeedupChange]
-    """By node id. The reference's own tests are not among them."""
+    """Changes by node id. The reference's own tests are not among them."""
     variants: Mapping[str, SpeedupChange]
-    """By id: the geometric means over the variant's tests, where there are at least five."""
+    """Changes by variant: the geometric means over its tests, where there are at least five."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,19 @@ def beyond(rule: Rule, margin: float) -> float:
 
 
 def _pair(before: Record, after: Record) -> Iterator[_Pair]:
-    """Nothing where one of the two was not measured in blocks."""
+    """Yield the pair, or nothing where one of the two was not measured in blocks."""
     base, head = record_log_ratio(before), record_log_ratio(after)
     if base is not None and head is not None:
         yield _Pair(after.variant, base, head)
 
 
 def _confidence(comparisons: int) -> float:
-    """Of each comparison of one level."""
+    """Confidence of each comparison of one level."""
     return 1 - ALARMS / 2 / max(comparisons, 1)
 
 
 def _mean_change(tests: Sequence[_Pair]) -> LogRatio:
-    """Over a variant's tests. What processes differ by on single workloads is in their scatter."""
+    """Mean change over a variant's tests. Differences of processes on single workloads are in the tests' scatter."""
     changes = [pair.change.centre for pair in tests]
     return trimmed_mean(changes) if len(changes) >= LEAST_TO_TRIM else trimmed_mean(changes, share=0.0)
 

@@ -45,7 +45,7 @@ class RunBuilder:
         known = [one for one in before.variants if one.status in DONE]
         self._variants = {one.id: replace(one, equivalence=()) for one in known}
         done = [one for one in before.records if one.status in DONE and one.variant in self._variants]
-        self._records = {one.test: replace(one, metrics={}) for one in done}  # which follow from the rest
+        self._records = {one.test: replace(one, metrics={}) for one in done}  # metrics follow from the rest
         self._instrumentation_ratios = dict(before.instrumentation_ratios)
         self._loads = {_place(point): point for point in before.loads}
         self._checked = dict(before.checked)
@@ -58,7 +58,7 @@ class RunBuilder:
 
     @property
     def variants(self) -> tuple[VariantResult, ...]:
-        """Those that began to load."""
+        """Variants that began to load."""
         return tuple(self._variants.values())
 
     def variant(self, identifier: str) -> VariantResult:

@@ -25,8 +25,8 @@ PLOTS = "plots"
 PICTURES = ("tradeoff", "memory", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
 ENDINGS = (".png", ".svg")
 ERRORS = "errors"  # the folder of whole tracebacks
-TRACEBACK = re.compile(r"[0-9a-f]{8}\.txt")  # named by what is in it: no other run's gets a name that is in a reason
-MOST_TRACEBACKS = 30  # of a run
+TRACEBACK = re.compile(r"[0-9a-f]{8}\.txt")  # named by its content: unique to what it holds
+MOST_TRACEBACKS = 30  # tracebacks that a run keeps
 EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
 OWN_FILES = (
     RESULTS_FILE,

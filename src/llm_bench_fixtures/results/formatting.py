@@ -106,7 +106,7 @@ def spread_like(value: float, spread: float) -> str:
 
 def _scaled(count: float, sizes: Mapping[str, float], smallest: str) -> str:
     for name, size in sizes.items():
-        if count >= 0.9995 * size:  # which is rounded to 1
+        if count >= 0.9995 * size:  # rounded to 1
             return f"{three_digits(count / size)} {name}"
     return f"{count:.0f} {smallest}"
 

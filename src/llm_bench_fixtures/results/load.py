@@ -13,7 +13,7 @@ from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.reading import LARGEST, Count, Duration, Figure, Name
 from llm_bench_fixtures.statistics.spread import percentile
 
-LAG_SHARE = 0.1  # of the median TTFT: sent later than that, requests tell of the client
+LAG_SHARE = 0.1  # share of the median TTFT: requests sent later than this measure the client
 LAG_FLOOR_S = 0.002  # a sleep of an event loop ends up to so much late
 FEW = 100  # requests; below it a percentile of the lag is its largest
 
@@ -28,16 +28,16 @@ class LoadPoint:
     rate_per_s: Annotated[float, Meta(gt=0, le=LARGEST)]
     """Requests per second that were planned, on average."""
     window_s: Duration
-    """During which requests were sent."""
+    """Seconds during which requests were sent."""
     prompt_tokens: Count
-    """Of each prompt, as it was planned."""
+    """Tokens of each prompt, as planned."""
     new_tokens: Count
-    """Of each request."""
+    """New tokens of each request."""
     ttft_limit_s: Figure
     tpot_limit_s: Figure
     requests: tuple[Request, ...]
     seed: int = 0
-    """Of the planned times."""
+    """Seed of the planned times."""
 
     @property
     def function(self) -> str:
@@ -98,7 +98,7 @@ class LoadPoint:
 
     @property
     def cached_share(self) -> float | None:
-        """Of the prompts' tokens, those that came from a cache. None: the server doesn't tell."""
+        """Share of the prompts' tokens that came from a cache; None if the server doesn't report it."""
         told = [one for one in self.requests if one.prompt_tokens and one.cached_tokens is not None]
         if not told:
             return None
@@ -128,6 +128,6 @@ class LoadPoint:
 
     @property
     def early_share(self) -> float:
-        """Of the answers, those that ended before as many new tokens as were asked for."""
+        """Share of answers that ended with fewer new tokens than were asked for."""
         answered = [one for one in self.requests if not one.failure]
         return sum(one.tokens < self.new_tokens for one in answered) / max(len(answered), 1)

@@ -55,7 +55,7 @@ class MeasuredRecord(Record):
 
     def __getattr__(self, name: str) -> float:
         """The metric's value. Raises AttributeError, with the reason and with what there is, where it has none."""
-        if name.startswith("__"):  # which others look for
+        if name.startswith("__"):  # Python and tools look for such names
             raise AttributeError(name=name, obj=self)
         values = vars(self).get("metrics", {})  # an object that is being copied has no fields yet
         if name in values:
@@ -69,7 +69,7 @@ class MeasuredRecord(Record):
 
     @property
     def known_metrics(self) -> Mapping[str, float]:
-        """Those that are known before the variant is scored."""
+        """Metrics that are known before the variant is scored."""
         return self.metrics.known if isinstance(self.metrics, UntilScored) else self.metrics
 
 

@@ -13,7 +13,7 @@ from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Session, Status
 from llm_bench_fixtures.results.speedup import with_expected_variance
 
-TELLING = (Status.MEASURED, Status.ERROR, Status.SKIPPED)  # of two statuses of a test, the one that is kept
+TELLING = (Status.MEASURED, Status.ERROR, Status.SKIPPED)  # most telling first: the status kept of two for one test
 
 
 def merged_run(shards: Sequence[Run]) -> Run:
@@ -86,7 +86,7 @@ def _provenance(origins: Sequence[Provenance]) -> Provenance:
 
 
 def _sessions(before: Iterable[Run], from_run: Mapping[str, Run]) -> Iterator[Session]:
-    """Those of all shards but the last, as far as their figures are kept."""
+    """Yield the sessions of all shards but the last, as far as their figures are kept."""
     for run in before:
         kept = {one.test for one in run.measured() if from_run[one.test] is run}
         earlier = {test for session in run.earlier for test in session.tests}

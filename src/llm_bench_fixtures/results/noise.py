@@ -18,7 +18,7 @@ from llm_bench_fixtures.results.speedup import share_blocks
 
 CONFIDENCE = 0.99
 LEAST_ROUNDS = 2
-LEAST_EQUAL_ROUNDS = 3  # that say that there is no scatter
+LEAST_EQUAL_ROUNDS = 3  # rounds needed to say that there is no scatter
 ASSUMED = math.log(1.15)  # the floor where a run repeats too little to tell its own
 ENOUGH_PAIRS = 10
 MOST_ALIKE = 200  # records of the same work that are paired: more tell no more, and take time with their square

@@ -13,7 +13,7 @@ from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
 JOINED = ("rounds_s", "probe_s", "batches_s", "tokens_s", "energy_j", "waited_s")  # a value a round
 IN_BLOCKS = ("reference_s", "reference_waited_s")
-MEDIANS = ("load_s", "compile_s", "conversion_s", "first_generate_s", "resident_before_load_bytes")  # of variants
+MEDIANS = ("load_s", "compile_s", "conversion_s", "first_generate_s", "resident_before_load_bytes")  # per variant
 OF_QUALITY = ("quality", "quality_note", "loss_blocks", "item_blocks")
 SAME_QUALITY = 1e-6  # relative
 
@@ -63,7 +63,7 @@ def pooled_record(runs: Sequence[Record | None]) -> Record:
 
 
 def _joined(values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Those of all runs; none where a run has none, as they would belong to other rounds."""
+    """Values of all runs; none where a run has none, as they would belong to other rounds."""
     known = list(values)
     return tuple(chain.from_iterable(known)) if all(known) else ()
 

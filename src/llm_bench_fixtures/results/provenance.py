@@ -47,7 +47,7 @@ class Provenance:
     command: Text = ""
     """The command line of the run."""
     options: Mapping[Text, Text] = field(default_factory=dict)
-    """By name, what was given for options that change figures, where nothing else here tells it."""
+    """Options that change figures and stand nowhere else here: what was given, by name."""
     isolated: bool = False
     """Each variant ran in a process of its own."""
     attention: Text = ""
@@ -61,7 +61,7 @@ class Provenance:
     energy: Text = ""
     """Where joules were read, or why they were not."""
     model_digests: Mapping[Text, Text] = field(default_factory=dict)
-    """Of the model's `config`, `tokenizer` and `weights`, from samples; empty in runs of before."""
+    """Digests of samples of the model's `config`, `tokenizer` and `weights`; empty in older files."""
     passed_over: tuple[Text, ...] = ()
     """Candidates for the model that were not used, each with the reason."""
     memory_bytes: Count | None = None

@@ -27,7 +27,7 @@ class Status(StrEnum):
     """Whether a benchmark or a variant was measured, and how it ended if not."""
 
     MEASURED = "measured"
-    NOT_MEASURED = "not measured"  # it ran, but nothing was timed, as under --benchmark-disable
+    NOT_MEASURED = "not measured"  # the test ran, but nothing was timed, as under --benchmark-disable
     SKIPPED = "skipped"
     ERROR = "error"
     NOT_REACHED = "not reached"  # within the run's time
@@ -41,7 +41,7 @@ class RunState(StrEnum):
     FAILED = "failed"
     NOT_MEASURED = "not measured"
     REGRESSED = "regressed"
-    REFUSED = "refused"  # by a gate, for another reason than a regression
+    REFUSED = "refused"  # refused by a gate, for another reason than a regression
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ class WorkloadFacts:
     """What one round ran, in numbers. Token counts are of one round, over all prompts."""
 
     digest: Text
-    """Of everything that was run: two workloads are the same where their digests are."""
+    """Digest of everything that was run: two workloads are the same where their digests are."""
     prompts_digest: Text
-    """Of the prompts and the number of new tokens only."""
+    """Digest of the prompts and the number of new tokens only."""
     prompts: Count
     batch_size: Count
     prompt_tokens: Count
-    """Without padding."""
+    """Tokens without padding."""
     padded_tokens: Count
-    """Padding alone."""
+    """Padding tokens alone."""
     new_tokens: Count
     cache: Text
     padding_side: Text
     longest_prompt: Count | None = None
-    """Of the longest batch, padding included; None in older files."""
+    """Tokens per prompt of the longest batch, padding included; None in older files."""
     longest_new: Count | None = None
     """New tokens of each prompt of that batch, up to its longest answer."""
 
@@ -72,7 +72,7 @@ class MemoryFacts:
     """Peaks of memory during one round, measured in a pass of its own."""
 
     peak_resident_bytes: int
-    """Of the process, as a rise over what it had before the model was loaded."""
+    """Peak of the process, as a rise over what it had before the model was loaded."""
     cuda_allocated_bytes: int | None = None
     """torch's peak of allocated memory; None without CUDA."""
     cuda_reserved_bytes: int | None = None
@@ -80,10 +80,10 @@ class MemoryFacts:
     method: Text = ""
     """How the resident peak was found."""
     library_bytes: int | None = None
-    """Of the resident peak, pages of libraries' files, as a rise over what the process had before the load. None where
-    the system doesn't tell."""
+    """Pages of libraries' files within the resident peak, as a rise over the process before the load. None where the
+    system doesn't tell."""
     cuda_by_device: Mapping[Text, Count] = field(default_factory=dict)
-    """Of `cuda_allocated_bytes`, each device's own peak."""
+    """Peak of each device's own allocated memory."""
     after_scoring: bool = False
     """Whether the process had scored texts before: peaks hold what its libraries keep of that."""
 
@@ -95,7 +95,7 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class RecordHead:
-    """Which benchmark it is and its status: all that lists of runs read of a record.
+    """Identity and status of a benchmark: all that lists of runs read of a record.
 
     A benchmark is one test with one set of parameters on one variant.
     """
@@ -133,8 +133,8 @@ class Record(RecordHead):
     reference_waited_s: tuple[Offset, ...] = ()
     """For each of the reference's rounds, the same as `waited_s`."""
     expected_variance: VarianceEstimate = NO_PRIOR
-    """Of the log ratio of a pair of rounds, as the run's other comparisons lead to expect it. It says nothing until the
-    run is built, nor where the record wasn't measured in blocks."""
+    """Expected variance of the log ratio of a pair of rounds, estimated from the run's other comparisons. Empty until
+    the run is built, and where the record wasn't measured in blocks."""
     gate: Mapping[Text, Text] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 
@@ -180,14 +180,14 @@ class Record(RecordHead):
 
     @property
     def facts(self) -> WorkloadFacts:
-        """Of its workload. Raises ValueError where it never came to run one."""
+        """Facts of its workload. Raises ValueError where it never came to run one."""
         if self.workload is None:
             raise ValueError(f"{self.test} has no workload")
         return self.workload
 
     @property
     def digest(self) -> str:
-        """Of its workload; empty where it never came to run one."""
+        """Digest of its workload; empty where it never came to run one."""
         return self.workload.digest if self.workload else ""
 
     @property
@@ -214,7 +214,7 @@ class VariantResult:
     label: Text = ""
     """What actually ran, for people."""
     configuration: Text = ""
-    """The same for two variants that ran the same thing, whatever was asked for."""
+    """Description of what actually ran: equal for two variants that ran the same thing, whatever was asked for."""
     base: Name | None = None
     """The id of the variant that this one is a cheaper form of."""
     quantized: bool = False
@@ -233,7 +233,7 @@ class VariantResult:
     parts: Parts | None = None
     """Bytes that it is predicted to take, by what they grow with; None where nothing predicts them."""
     quantized_share: Figure | None = None
-    """Of all weights, how many are stored in fewer bits; None where none are, or where it isn't told."""
+    """Share of all weights that are stored in fewer bits; None where none are, or where it isn't told."""
     resident_before_load_bytes: Count | None = None
     """Resident memory of the variant's own process before it loaded the model: mostly libraries. None where the variant
     had no process of its own."""
@@ -243,9 +243,9 @@ class VariantResult:
     """The most that this machine reads from memory; None where it was not measured. Of weights that are spread, bytes
     per second at which all are read once."""
     weight_bytes_by_device: Mapping[Name, Count] = field(default_factory=dict)
-    """By the place that weights lie in; empty where nobody asked to spread them."""
+    """Weight bytes by the place that they lie in; empty where nobody asked to spread them."""
     read_bytes_per_s_by_device: Mapping[Name, Figure] = field(default_factory=dict)
-    """How fast weights come from each of these places; empty where it was not measured."""
+    """Speed at which weights come from each of these places; empty where it was not measured."""
     quality: Mapping[Name, Figure] = field(default_factory=dict)
     """Metrics over the corpus, by name."""
     quality_note: Text = ""
@@ -280,7 +280,7 @@ class Scenario:
 
     name: Text
     title: Text = ""
-    """Of its section; empty for one that is made of the name."""
+    """Title of its section; empty for one that is made of the name."""
     columns: tuple[Text, ...] = ()
     """The metrics, by name, that its table shows beside the latency; empty for the usual ones."""
 
@@ -315,9 +315,9 @@ class Run(Generic[RecordT]):
     """Seconds by what the session spent them on."""
     interrupted: bool = False
     instrumentation_ratios: Mapping[Text, tuple[Figure, ...]] = field(default_factory=dict)
-    """By variant, of pairs of the same `generate`: seconds with its tokens' times taken / without."""
+    """Ratios by variant, one per pair of the same `generate`: seconds with token times taken over seconds without."""
     loads: tuple[LoadPoint, ...] = ()
-    """Of servers under loads, by rate."""
+    """Measurements of servers under load, by rate."""
     selection: tuple[Text, ...] = ()
     """What of the command line narrowed the tests."""
     failed_tests: Count = 0
@@ -334,7 +334,7 @@ class Run(Generic[RecordT]):
     """The sessions before this one, with which it went on, or which were merged with it."""
     blessing: Blessing | None = None
     version: int = SCHEMA_VERSION
-    """Of the schema."""
+    """Version of the schema."""
     source: str = field(default="", compare=False)
     """The file that it was read from, or what a run that is not saved is called; in no file."""
 

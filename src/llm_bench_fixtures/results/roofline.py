@@ -23,7 +23,7 @@ class PhaseWork:
 
     flops: int
     bytes_read: int
-    """Of weights and cache."""
+    """Bytes read of weights and cache."""
     seconds: float
     is_least: bool = False
     """Whether more bytes may have been read, as positions that run together may use different experts of a mixture."""

@@ -25,7 +25,7 @@ from llm_bench_fixtures.statistics.ratio import (
 )
 from llm_bench_fixtures.statistics.shrinkage import estimate_prior
 
-WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
+WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 
 
@@ -38,17 +38,17 @@ def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def record_log_ratio(record: Record) -> LogRatio | None:
-    """Of the reference and the record; None where it has too few rounds in blocks."""
+    """Log ratio of the reference over the record; None where it has too few rounds in blocks."""
     return mean_log_ratio([record])
 
 
 def mean_log_ratio(cases: Sequence[Record]) -> LogRatio | None:
-    """Of the reference and a variant, over its cases; None where any has too few rounds in blocks."""
+    """Mean log ratio of the reference over a variant, across its cases; None where any has too few rounds in blocks."""
     return _mean(log_ratios_by_run(cases))
 
 
 def log_ratios_by_run(cases: Sequence[Record]) -> list[LogRatio | None]:
-    """Of the reference and a variant over its cases, in each run; None where any has too few rounds in
+    """Log ratio of the reference over a variant, across its cases, in each run; None where any has too few rounds in
     blocks."""
     return _by_run([[_in_one_run(one) for one in case.by_run] for case in cases])
 

@@ -184,7 +184,7 @@ def read_results(path: str | Path) -> pd.DataFrame:
         raise DamagedResults(f"{path} is damaged: its metrics can't be computed: {error}") from error
 
 
-MOST_BYTES = 128 * 2**20  # of a file
+MOST_BYTES = 128 * 2**20  # of one file
 MOST_VALUES = 8_000_000  # in a file: read, each takes up to 60 bytes, however short it is there
 SHOWN = 200  # characters of a name in a message
 

@@ -39,7 +39,7 @@ MEMORY: tuple[Metric, ...] = (
         ),
         value=lambda _, variant: variant.resident_before_load_bytes,
         tables={ReportTable.MEMORY: 5},
-        tolerance=NEVER_JUDGED,  # it depends on which variants' libraries were imported before the fork
+        tolerance=NEVER_JUDGED,  # depends on which variants' libraries were imported before the fork
     ),
     _row(
         name="own_memory_bytes",
@@ -64,7 +64,7 @@ MEMORY: tuple[Metric, ...] = (
         source="optimum-benchmark's max_ram",
         value=_of_memory(lambda memory: memory.peak_resident_bytes),
         tables={ReportTable.MEMORY: 55},
-        tolerance=NEVER_JUDGED,  # which libraries' pages were touched before decides
+        tolerance=NEVER_JUDGED,  # depends on which libraries' pages were touched before
     ),
     _row(
         name="cuda_max_allocated_bytes",

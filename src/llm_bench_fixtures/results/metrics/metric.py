@@ -48,7 +48,7 @@ class Unit(StrEnum):
 class ReportTable(StrEnum):
     """The report's tables whose columns are metrics."""
 
-    SCENARIO = "scenario"  # of one whose marker names no columns
+    SCENARIO = "scenario"  # scenarios whose marker names no columns
     PREFILL_DECODE = "prefill and decode"
     VARIATION = "variation between rounds"
     MEMORY = "memory and exact counts"
@@ -77,7 +77,7 @@ class Tolerance:
 
 
 NEVER_JUDGED = Tolerance(force=Force.OFF)
-MLPERF_FLOOR = 1 / 0.99 - 1  # of MLPerf's inference rules: at least 99 % of the reference's quality
+MLPERF_FLOOR = 1 / 0.99 - 1  # MLPerf's inference rules: at least 99 % of the reference's quality
 
 BY_KIND: Mapping[Kind, Tolerance] = {
     Kind.EXACT: Tolerance(),
@@ -97,11 +97,11 @@ class Metric:
     """
 
     name: str
-    """By which it is stored, and named in options."""
+    """Name in stored files and in options."""
     title: str
-    """In a sentence or a list."""
+    """Name in a sentence or a list."""
     column: str
-    """In the header of a table: short."""
+    """Name in the header of a table: short."""
     unit: Unit
     direction: Direction
     kind: Kind
@@ -146,7 +146,8 @@ class Metric:
 
     @property
     def default_tolerance(self) -> Tolerance:
-        """Its own, else its kind's. What has no better direction is never judged, unless it is exact."""
+        """Tolerance of its own, else of its kind. A metric without a better direction is never judged, unless it is
+        exact."""
         if self.direction is Direction.NEITHER and self.kind is not Kind.EXACT:
             return NEVER_JUDGED
         return self.tolerance or BY_KIND[self.kind]
