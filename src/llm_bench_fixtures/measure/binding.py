@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Workload
 
-COMPUTING_SHARE = 0.1  # of the time: a thread that runs for less doesn't compute
+COMPUTING_SHARE = 0.1  # share of the time: a thread that runs for less doesn't compute
 TRIALS = 6
 TRIAL_TOKENS = 10
 LONGEST_TRIAL_S = 0.5  # a dozen of longer ones would take too long; and such threads spread out by themselves
@@ -39,11 +39,11 @@ class Binding:
 
     threads: tuple[int, ...] = ()
     cores: tuple[int, ...] = ()
-    """That they are spread over; none: they are free."""
+    """Cores that the threads are spread over; none: the threads are free."""
 
     @contextmanager
     def applied(self, draw: int) -> Iterator[None]:
-        """Bind them within. draw: the number of the way in which they are spread over the cores."""
+        """Bind the threads inside the block. draw: the number of the way in which they are spread over the cores."""
         if not self.cores:
             yield
             return
@@ -95,7 +95,7 @@ def computing(before_s: Mapping[int, float], after_s: Mapping[int, float], took_
 
 
 def _trial_ratios(model: Model, workload: Workload, binding: Binding) -> list[float]:
-    """Of each trial, the logarithm of the time bound over the time free; which comes first alternates."""
+    """Log of bound time over free time, one per trial; which comes first alternates."""
     ratios = []
     for trial in range(TRIALS):
         took_s = {}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import TokenIds, Tokenizer
 
 CHOICES_FILE = ASSETS / "choices.jsonl"
-NONE = "none"  # of --llm-choices
+NONE = "none"  # value of --llm-choices
 EXAMPLE = '{"prompt": "Snow is", "choices": ["white.", "loud."], "answer": 0}'
 
 AnswerIndex: TypeAlias = int | None
@@ -68,7 +68,7 @@ class ChoiceSet:
 
     @property
     def digest(self) -> str:
-        """The same for the same items in the same order."""
+        """Digest of the items in their order."""
         return short_digest([(item.prompt, item.choices, item.answer) for item in self.items])
 
     @property
@@ -102,7 +102,7 @@ def embedded_choices() -> ChoiceSet:
 
 
 def _read_items(path: Path) -> tuple[ChoiceItem, ...]:
-    """From JSON lines. Raises InvalidSetting that names file and line."""
+    """Items from JSON lines. Raises InvalidSetting that names file and line."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -162,7 +162,7 @@ ALPHA = 0.05  # outside of the interval
 
 
 def accuracy_metrics(items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]) -> dict[str, float]:
-    """Of a model by itself. An item that it gave no answer to counts as wrong."""
+    """Metrics of a model by itself. An item without an answer counts as wrong."""
     right = _right(items, answers)
     return {"choice_items": len(right), "choice_accuracy": sum(right) / len(right)}
 
@@ -170,7 +170,7 @@ def accuracy_metrics(items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]
 def flip_metrics(
     items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex], was: Sequence[AnswerIndex]
 ) -> dict[str, float]:
-    """Of a model against the reference's answers to the same items, `was`."""
+    """Metrics of a model against the reference's answers to the same items, `was`."""
     lost, gained = count_flips(_right(items, was), _right(items, answers))
     low, high = exact_interval(lost + gained, len(items))
     return {

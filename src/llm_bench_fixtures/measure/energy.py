@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
 
 POWERCAP = Path("/sys/class/powercap")
-NVML_RANGE_UJ = 1000 * 2**64  # its count of millijoules is an unsigned 64-bit number
+NVML_RANGE_UJ = 1000 * 2**64  # NVML counts millijoules in an unsigned 64-bit number
 
 
 class EnergyMeter:

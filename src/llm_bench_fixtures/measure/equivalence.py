@@ -119,7 +119,7 @@ class ScoredText:
     """The greedy continuation."""
 
     logits: torch.Tensor
-    """Those that each token was chosen by: (len(tokens), V) float32."""
+    """Logits that each token was chosen by: (len(tokens), V) float32."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class ModeChange:
     """The first token that differs, counted from 0. None: none does."""
 
     gap: float
-    """In nats. NaN or infinite where the logits are."""
+    """Difference in nats. NaN or infinite where the logits are."""
 
     scale: float
-    """That of the step's logits."""
+    """Scale of the step's logits."""
 
     @property
     def share(self) -> float:

@@ -24,7 +24,7 @@ MAKES_MASKS = ("_update_mamba_mask", "_update_causal_mask")  # methods of transf
 
 
 class Shape(NamedTuple):
-    """Of one forward pass: `new` positions a row, which has `cached` ones in the cache."""
+    """Size of one forward pass: `rows` rows of `new` positions, each with `cached` positions in the cache."""
 
     rows: int
     new: int
@@ -70,7 +70,7 @@ class FakeModel:
         """Tensors that are made within are fake; so is whatever `run` makes, which needs it."""
         import torch
 
-        logger = logging.getLogger("torch._subclasses.fake_tensor")  # it has a traceback for each failure
+        logger = logging.getLogger("torch._subclasses.fake_tensor")  # logs a traceback for each failure
         was_disabled, logger.disabled = logger.disabled, True
         try:
             with torch.no_grad(), self._mode:

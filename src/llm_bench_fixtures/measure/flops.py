@@ -31,9 +31,9 @@ class RoundFlops:
     """FLOPs of one round of a workload."""
 
     prefill: int
-    """Of the forward passes that give each batch's first token."""
+    """FLOPs of the forward passes that give each batch's first token."""
     decode: int
-    """Of all other forward passes."""
+    """FLOPs of all other forward passes."""
 
 
 class FlopCounter:
@@ -49,11 +49,12 @@ class FlopCounter:
         self.reason = ""
 
     def forward(self, rows: int, new: int, cached: int) -> int | None:
-        """Of one pass over `new` positions a row that has `cached` ones in the cache. None where it can't be told."""
+        """FLOPs of one pass over `new` positions a row, with `cached` positions in the cache; None where they can't be
+        counted."""
         return self._if_countable(lambda: self._forward(Shape(rows, new, cached)))
 
     def round(self, workload: Workload) -> RoundFlops | None:
-        """Of one round. None where it can't be told."""
+        """FLOPs of one round; None where they can't be counted."""
         return self._if_countable(lambda: self._round(workload))
 
     def _if_countable(self, count: Callable[[], _Count]) -> _Count | None:
@@ -86,7 +87,8 @@ class FlopCounter:
         return RoundFlops(prefill, sum(decode))
 
     def _forward(self, shape: Shape) -> int:
-        """By the law of the architecture up to where it is known to hold; else counted.
+        """Count by the architecture's formula up to the largest shape where it is known to hold; else run the fake
+        model.
 
         An architecture with a limit (a sliding window) departs from the law where that is reached, and doesn't come
         back; so where the law holds for a shape it holds for all that are smaller.
@@ -130,6 +132,6 @@ class FlopCounter:
 
 def flop_counter(config: PretrainedConfig, trust_remote_code: bool = False) -> FlopCounter:
     """A counter for the architecture. Sessions of one process share it where transformers' own code computes."""
-    if trust_remote_code:  # which may have changed
+    if trust_remote_code:  # remote code may have changed
         return FlopCounter(config, trust_remote_code)
     return _SHARED.setdefault(digest_of(config), FlopCounter(config))

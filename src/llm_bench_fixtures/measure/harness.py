@@ -52,9 +52,9 @@ class TaskSize:
 
     requests: float
     characters: float
-    """Of all its requests together."""
+    """Characters of all its requests together."""
     new_tokens: float
-    """At most."""
+    """Largest number of new tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class HarnessTask:
     groups: Mapping[str, Any]
     size: TaskSize
     digest: str
-    """Of the first items of each of its tasks, as they are asked."""
+    """Digest of the first items of each of its tasks, as they are asked."""
     counts: Mapping[str, int]
     """How many items each of its tasks has."""
 
@@ -110,9 +110,9 @@ class TaskAnswers:
 
     facts: TaskFacts
     values: Mapping[str, float]
-    """By metric."""
+    """Values by metric."""
     members: Mapping[str, tuple[Member, ...]]
-    """By metric."""
+    """Members by metric."""
 
 
 def load_tasks(given: Sequence[str]) -> tuple[HarnessTask, ...]:
@@ -128,7 +128,7 @@ def load_tasks(given: Sequence[str]) -> tuple[HarnessTask, ...]:
     except ImportError as error:
         raise MissingLibrary(FLAG, "lm-eval", EXTRA) from error
     groups = {name: check_file(Path(name)) for name in given if is_file(name)}
-    needs_list = len(groups) < len(given) or any(groups.values())  # which takes seconds to read
+    needs_list = len(groups) < len(given) or any(groups.values())  # the list takes seconds to read
     with _quietly(), TemporaryDirectory() as folder:
         for path, group in groups.items():
             if group:  # the harness finds a group in a folder alone
@@ -140,7 +140,7 @@ def load_tasks(given: Sequence[str]) -> tuple[HarnessTask, ...]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the harness's warnings and bars, which it shows on stderr."""
+    """Suppress the harness's warnings and progress bars on stderr."""
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -266,12 +266,12 @@ def _place(metric: str, listed: Sequence[str]) -> int:
 
 
 def _short(key: str) -> str:
-    """Without the filter's name where that is none."""
+    """Name of the metric without the filter's name where that is none."""
     return key.removesuffix(",none")
 
 
 def _members(task: HarnessTask, metric: str, samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Member]:
-    """Those that the metric is of."""
+    """Members that the metric is computed from."""
     from lm_eval.api.metrics import mean
 
     name, _, kept = metric.partition(",")

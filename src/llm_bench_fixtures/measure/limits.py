@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache
 ACCELERATOR_BUFFER_BYTES = 4 << 30  # so that starting the kernel takes a small part of the time
-COLUMNS = 4096  # of what is read: the vector stays in the nearest cache
+COLUMNS = 4096  # columns of the matrix that is read: the vector stays in the nearest cache
 ROW_BYTES = 4 * COLUMNS
 FREE_MEMORY_SHARE = 8  # at most one part in so many of the free memory is read
 SMALLEST_MATRIX = 512
@@ -37,10 +37,10 @@ class MachineLimits:
     """How fast the machine is at what models do most."""
 
     read_bytes_per_s: float
-    """From memory."""
+    """Bytes per second read from memory."""
 
     matmul_flops_per_s: Mapping[Precision, float]
-    """Of matrix products in each precision."""
+    """Floating-point operations per second of matrix products in each precision."""
 
 
 def measure_limits(
@@ -110,7 +110,7 @@ def memory_read(device: Device, rows: int) -> Callable[[], object]:
 
 
 def _matmul_flops_per_s(device: Device, precision: Precision, share_s: float, clock: Clock) -> float:
-    """Of square matrices, twice as large each time while the next size fits into the time; the best of all sizes.
+    """Floating-point operations per second of square matrix products: the best of sizes that double while time is left.
 
     0 where the device doesn't multiply the precision.
     """
@@ -171,10 +171,10 @@ class ProbeSize:
     """How much the probe works on."""
 
     matrix_rows: int
-    """Of each of the two square float32 matrices that are multiplied."""
+    """Rows of each of the two square float32 matrices that are multiplied."""
 
     read_bytes: int
-    """Of the float32 numbers that are read."""
+    """Bytes of the float32 numbers that are read."""
 
 
 # Runs are compared by these times, so a change of sizes ends the comparison with every run saved before it. They are

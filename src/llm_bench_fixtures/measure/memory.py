@@ -33,7 +33,7 @@ class MemoryPeak:
     """The most memory that was taken at any one time during a block."""
 
     resident_bytes: int
-    """Of the process: all that it holds."""
+    """Memory of the whole process."""
 
     cuda_allocated_bytes: int | None
     """What torch had handed out to tensors; of several devices the sum of their peaks. None elsewhere than on CUDA."""
@@ -45,7 +45,7 @@ class MemoryPeak:
     """How resident_bytes was found."""
 
     library_bytes: int | None = None
-    """Of the process, pages of libraries' files, at the end. None where the system doesn't report it."""
+    """Pages of libraries' files in the process, at the end. None where the system doesn't report it."""
 
     cuda_by_device: Mapping[str, int] = field(default_factory=dict)
     """`cuda_allocated_bytes` of each device."""
@@ -93,7 +93,7 @@ class PeakMemory:
         self.peak = MemoryPeak(resident, sums[0], sums[1], self._watch.method, library_bytes(), allocated)
 
     def _cuda_peaks(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Of what is allocated and reserved, by device; none elsewhere than on CUDA."""
+        """Peaks of allocated and of reserved memory, by device; empty without CUDA."""
         if self._device.kind is not DeviceKind.CUDA:
             return {}, {}
         from torch import cuda

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 SinceStart = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
-MOST_REQUESTS = 100_000  # of one load: each is held, with its prompt, until the last is answered
+MOST_REQUESTS = 100_000  # requests in one load: each is held, with its prompt, until the last is answered
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     prompt_tokens: Count | None = None
     """As the server counts them. None: not reported."""
     cached_tokens: Count | None = None
-    """Of the prompt's, those that came from a cache. None: not known."""
+    """Prompt tokens that came from a cache. None: not known."""
     failure: Text = ""
     is_clients: bool = False
     """Whether it failed for want of the client's file descriptors or ports."""
@@ -56,7 +56,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def ttft_s(self) -> float | None:
-        """From the planned time to the first token."""
+        """Time from the planned start to the first token."""
         return None if self.first_token_s is None else self.first_token_s - self.planned_s
 
     @property
@@ -68,7 +68,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def latency_s(self) -> float | None:
-        """From the planned time to the last token."""
+        """Time from the planned start to the last token."""
         return None if self.last_token_s is None else self.last_token_s - self.planned_s
 
 
@@ -113,7 +113,7 @@ async def _send_all(
     started_s = clock()
     tasks = []
     for after_s, prompt in zip(planned_s, prompts, strict=True):
-        await asyncio.sleep(started_s + after_s - clock())  # of less than 0: lets the others have their turn
+        await asyncio.sleep(started_s + after_s - clock())  # below 0: lets the others have their turn
         tasks.append(asyncio.ensure_future(send(prompt, new_tokens)))
         tell_share(len(tasks) / len(planned_s))
     try:

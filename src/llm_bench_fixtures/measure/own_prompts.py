@@ -33,9 +33,9 @@ OTHERS = {  # names of guidellm's, the first of which counts where a row has non
     "content": "prompt",
     "turn": "prompt",
 }
-LENGTHS = ("output_tokens", "output_length", "output_tokens_count", "completion_tokens_count")  # of the answer
+LENGTHS = ("output_tokens", "output_length", "output_tokens_count", "completion_tokens_count")  # an answer's length
 TEXT_PARTS = ("text", "input_text", "output_text")
-SPEAKERS = {  # of ShareGPT
+SPEAKERS = {  # ShareGPT's names
     "human": "user",
     "user": "user",
     "gpt": "assistant",
@@ -49,10 +49,10 @@ SPEAKERS = {  # of ShareGPT
     "observation": "",
 }
 
-_HALF = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")  # of a surrogate pair, which is no text
+_HALF = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")  # half of a surrogate pair, which is no text
 
 Message: TypeAlias = Mapping[str, str]
-"""Its `role` and `content`."""
+"""A message's `role` and `content`."""
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_PROMPT_TOKENS)]
 
 
@@ -61,7 +61,7 @@ class OwnPrompt:
     """One row."""
 
     where: str
-    """Its line and name."""
+    """Line and name of the row."""
     text: str = ""
     """Empty for a chat."""
     messages: tuple[Message, ...] = ()
@@ -77,7 +77,7 @@ class OwnPrompts:
     name: str
     prompts: tuple[OwnPrompt, ...]
     digest: str
-    """Of the file's bytes."""
+    """Digest of the file's bytes."""
     unasked: int = 0
     """How many other rows are conversations in which no user asks anything, or a tool is called."""
 
@@ -235,7 +235,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
 def _from_json(text: str | msgspec.Raw, kind: Any, place: str) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:  # of which a wrong type is one
+    except msgspec.DecodeError as error:  # a wrong type is one of these errors
         is_half = isinstance(text, str) and _HALF.search(text)
         why = "an escape such as \\ud800 is half of a character" if is_half else error
         raise InvalidSetting(f"{place}: {why}. Give one object a line, such as {EXAMPLE}, or an array") from error

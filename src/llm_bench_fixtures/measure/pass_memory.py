@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
 
 FEW = 2  # positions of the shortest text: some models take one for a step of a longer one
-LONG = 4096  # of the next, which then is doubled twice: so many take more than the logits of one
-STEPS = 8  # of it where states go from position to position in a loop of Python
+LONG = 4096  # positions of the long text, doubled twice later: so many take more memory than the logits of one
+STEPS = 8  # positions of the long text where states go from one to the next in a loop of Python
 WINDOWS = re.compile(r"window|attention_chunk")  # in the names by which configs say how far back layers look
 FUSED = "sdpa"
 UNSEEN = ("flash", "flex")  # attention that needs a device of its own; it takes what a fused one does
@@ -36,15 +36,16 @@ class Running(NamedTuple):
     """How a model's passes are run."""
 
     dtype: Precision = Precision.FLOAT32
-    """Of its weights."""
+    """Precision of the weights."""
 
     autocast: Precision | None = None
     attention: str = ""
-    """By transformers' name. Empty: fused where the model can do so."""
+    """Attention implementation by transformers' name. Empty: fused where the model can do so."""
 
 
 def running_of(variant: Variant, storage: Storage, attention: str = "") -> Running:
-    """How a variant runs the model's own code, or what its engine made of it. attention: that was asked for."""
+    """Running of a variant in the model's own code, whichever engine runs it. attention: the implementation asked
+    for."""
     dtype = Precision.FLOAT32 if storage.numbers == FLOAT32_BYTES else Precision.BFLOAT16  # as large as any other
     return Running(dtype, variant.autocast, attention)
 
@@ -53,11 +54,11 @@ class _Pass(NamedTuple):
     """What a first pass over some positions keeps and takes, in bytes."""
 
     keys: Sequence[int]
-    """Of each tensor of keys or values."""
+    """Bytes of each tensor of keys or values."""
 
     states: Sequence[int]
     taken: int
-    """At most, beside what is kept."""
+    """Most bytes taken, besides what is kept."""
 
 
 _SHARED: dict[tuple[str, Running], PassMemory | None] = {}  # by the digest of the config
@@ -66,7 +67,7 @@ _SHARED: dict[tuple[str, Running], PassMemory | None] = {}  # by the digest of t
 def pass_memory(config: PretrainedConfig, running: Running, trust_remote_code: bool = False) -> PassMemory | None:
     """What is kept by position and row, and what a pass takes besides. None where that can't be seen."""
     key = digest_of(config), running
-    if key not in _SHARED or trust_remote_code:  # whose code may have changed
+    if key not in _SHARED or trust_remote_code:  # remote code may have changed
         _SHARED[key] = None
         with quiet_libraries(), suppress(Exception):  # whatever a model's code raises where it needs values
             _SHARED[key] = see_passes(config, running, trust_remote_code)
@@ -111,7 +112,7 @@ def _long_text(model: FakeModel, *, has_states: bool) -> int:
     window = max(named, default=0)
     if has_states and window:
         raise LookupError("a window and states in one model would take minutes to see")
-    longest = min(LONG, context_of(text) // 4) if model.is_plain else LONG  # its masks are as long as the context
+    longest = min(LONG, context_of(text) // 4) if model.is_plain else LONG  # masks are as long as the context
     return STEPS if has_states else max(longest, 2 * FEW, window + FEW)
 
 
@@ -127,7 +128,7 @@ def _kept(few: int, many: int, positions: int) -> Kept:
 
 
 def _together(kept: Sequence[Kept]) -> tuple[Kept, ...]:
-    """Those that are alike but for their size, as one."""
+    """Join entries that differ only in size."""
     sizes: dict[tuple[int | None, bool], int] = {}
     for one in kept:
         sizes[one.window, one.is_state] = sizes.get((one.window, one.is_state), 0) + one.bytes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEYS_AND_VALUES = frozenset(
     {"keys", "values", "key_cache", "value_cache", "shared_layers", "_quantized_keys", "_quantized_values"}
 )
-# Of an output: attention's cache, the states of Mamba's kind, and those of RWKV's.
+# Names in an output: attention's cache, the states of Mamba's kind, and those of RWKV's.
 CACHE, STATES = "past_key_values", ("cache_params", "state")
 
 _Held: TypeAlias = "tuple[bool, torch.Tensor]"  # whether it is keys or values, and the tensor
@@ -30,10 +30,10 @@ class CacheBytes:
     """Bytes that one forward pass leaves behind for the next one."""
 
     keys_and_values: int = 0
-    """They grow with the text, up to a sliding window."""
+    """Bytes that grow with the text, up to a sliding window."""
 
     states: int = 0
-    """Of recurrent layers: as many however long the text is."""
+    """Bytes of recurrent layers' states: constant, however long the text is."""
 
     reason: str = ""
     """Why they couldn't be counted; empty where they were."""
@@ -124,7 +124,7 @@ def watch_forward_passes(module: Any) -> Iterator[list[CacheBytes]]:
 
 
 def _watch_torch(module: Any, held: list[CacheBytes], watching: ExitStack) -> None:
-    """By a hook; and the compiled pass, which goes past hooks, where `generate` gets it."""
+    """Watch a torch module by a hook, and its compiled pass, which bypasses hooks, where `generate` gets it."""
     import torch
 
     def after(_module: object, _inputs: object, output: object) -> None:
@@ -140,7 +140,7 @@ def _watch_torch(module: Any, held: list[CacheBytes], watching: ExitStack) -> No
 
 
 def _noting(call: Callable[..., Any], held: list[CacheBytes]) -> Callable[..., Any]:
-    """The same function, which notes one forward pass a call, whatever was noted meanwhile."""
+    """Wrap a function so that each call notes exactly one forward pass."""
 
     @functools.wraps(call)  # `generate` reads the signature
     def noting(*arguments: Any, **named: Any) -> Any:

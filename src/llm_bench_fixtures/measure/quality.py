@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Corpus
 
-BATCH_TOKENS = 2048  # of one scoring forward pass, padding included
-BATCH_ELEMENTS = 1 << 27  # of its logits: 512 MiB in float32
-CHUNK_ELEMENTS = 1 << 18  # of the logits worked on at once: 1 MiB in float32, which a processor's cache holds
+BATCH_TOKENS = 2048  # in one scoring forward pass, padding included
+BATCH_ELEMENTS = 1 << 27  # of one pass's logits: 512 MiB in float32
+CHUNK_ELEMENTS = 1 << 18  # logits worked on at once: 1 MiB in float32, which a processor's cache holds
 ACCELERATOR_CHUNK_ELEMENTS = 1 << 24  # where starting an operation costs more than memory does: 64 MiB
 LOSS_BLOCKS = 100
-LARGEST_EXPONENT = 700.0  # of what a float64 holds
+LARGEST_EXPONENT = 700.0  # the largest exponent that a float64 holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +110,15 @@ class Part:
 
     score: Score
     places: NDArray[np.int64]
-    """Of each target, counted over the whole corpus."""
+    """Position of each target, counted over the whole corpus."""
     compared: Compared | None
     """None where there was no reference to compare with."""
     text: CutCorpus
-    """Without windows: the size of the text that this sample's targets and those of the samples before it make up."""
+    """Size of the text that the targets of this sample and the samples before it make up; no windows."""
     corpus_tokens: int
     """Targets of the whole corpus."""
     share: float
-    """Of the tokens that scoring the whole corpus feeds the model."""
+    """Share of the tokens that scoring the whole corpus feeds the model."""
     is_last: bool
     """Whether the samples up to this one are the whole corpus."""
 
@@ -277,7 +277,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
             del logits  # before the next batch's are made
             tell_share(scored / total)
     model.forget_caches()
-    model.device.release_cached_memory(oldest=False)  # which other variants' processes want
+    model.device.release_cached_memory(oldest=False)  # other variants' processes want it
     return Score(nll)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 NEAR_NATS = 1e-3  # a divergence below it is computed token by token, in float64
-NEAR_ELEMENTS = 1 << 20  # of which so many at once
+NEAR_ELEMENTS = 1 << 20  # elements computed at once
 PERCENTILES = {"kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999}
 
 
@@ -55,7 +55,7 @@ class ReferenceComparison:
 
     def take(self, first: int, chunk: Chunk) -> None:
         here = slice(first, first + len(chunk.nll))
-        compared = [name for name in self._files if name != "nll"]  # those are compared in the end, all at once
+        compared = [name for name in self._files if name != "nll"]  # losses are compared in the end, all at once
         kept = {name: self._files[name].get(first, len(chunk.nll)).to(chunk.shifted.device) for name in compared}
         at_top = chunk.shifted.gather(-1, kept["argmax"].long().unsqueeze(-1)).squeeze(-1)
         self._same_top[here] = (at_top == 0).cpu().numpy()
@@ -118,7 +118,7 @@ def compare_tokens(folder: Path, count: int, digest: str) -> Compared:
 
 
 def join_compared(parts: Sequence[Compared], order: NDArray[np.int64]) -> Compared:
-    """Those of several samples as one, its positions in that order."""
+    """Join the comparisons of several samples, with their positions in the given order."""
     import numpy as np
 
     def joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
@@ -150,7 +150,7 @@ class Divergences:
 
 @dataclass(frozen=True, eq=False)
 class TailSums:
-    """Of each position, what its samples say of the tail's part of the divergence, float64 (N,) each.
+    """Sampled estimates of the tail's part of the divergence, one per position, float64 (N,) each.
 
     p and q are the two probabilities of a drawn token, P is the tail's mass under the reference.
     """
@@ -182,7 +182,7 @@ class TailSums:
 
 
 def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk: Chunk) -> torch.Tensor:
-    """From every probability of the reference, (n, V), and its entropy: (n,) nats.
+    """Divergence from every probability of the reference, (n, V), and its entropy: (n,) nats.
 
     Of like distributions, cross entropy less entropy is nothing but the rounding of both, in steps of 1e-6 nats; there
     each token's term is computed by itself.
@@ -197,7 +197,8 @@ def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk:
 
 
 def _near_divergence(p: torch.Tensor, chunk: Chunk, rows: torch.Tensor) -> torch.Tensor:
-    """Of those rows of the chunk, (n,) nats; p: (n, V). Exactly 0 where the distributions are the same."""
+    """Divergence of the given rows of the chunk, (n,) nats; p: (n, V). Exactly 0 where the distributions are the
+    same."""
     import torch
 
     q = (chunk.weights[rows] / chunk.norm[rows]).to(_fine(p))  # as the reference's were computed

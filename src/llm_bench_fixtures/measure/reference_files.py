@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.measure.quality import Chunk
 
-BUDGET_BYTES = 128 << 20  # of a reference's files
+BUDGET_BYTES = 128 << 20  # for a reference's files
 LEAST_TOP = 16
 LEAST_SAMPLES = 16
 SEED = 0
 
 LAYOUT_FILE = "layout.json"
 FLOAT, ID = "float32", "int32"
-BYTES = 4  # of either
-SCALARS = 3  # of a sampled position: nll, argmax and tail_mass
+BYTES = 4  # bytes of either kind
+SCALARS = 3  # values per sampled position: nll, argmax and tail_mass
 
 Arrays: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
 
@@ -44,7 +44,7 @@ class ReferenceLayout:
     vocabulary: int
 
     digest: str
-    """Of the windows that the positions are in."""
+    """Digest of the windows that the positions are in."""
 
     top: int
     """How many of the largest probabilities of each position. With all of them, nothing is sampled."""
@@ -108,7 +108,7 @@ class ArrayFile:
         self._file.write(rows.cpu().numpy().astype(self._dtype, order="C", copy=False).data)
 
     def get(self, first: int, count: int) -> torch.Tensor:
-        """That many rows from number `first` on, of use until the next are asked for: they share their memory.
+        """Rows from number `first` on, valid until the next call, which reuses their memory.
 
         Raises ReferenceMismatch where the file ends before.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import TokenIds
 
-FIRST_TOKENS = 64  # that are generated before it is looked whether the text has ended; then as many as there are
+FIRST_TOKENS = 64  # tokens generated before the first look for the text's end; each later stretch doubles it
 UNKNOWN = -1  # no token's id
 
 
@@ -56,9 +56,9 @@ class TaskFacts:
     shots: Count
     """Solved examples before each item."""
     digest: Text
-    """The same for the same prompts, as far as the first items tell."""
+    """Digest of the prompts, as far as the first items tell."""
     version: Text = ""
-    """Of the task; empty where it names none."""
+    """Version of the task; empty where it names none."""
     harness: Text = ""
     """The harness's version."""
 
@@ -167,7 +167,7 @@ def _split(model: Model, context: str, text: str) -> tuple[TokenIds, TokenIds]:
 
 
 def _encode(model: Model, text: str) -> TokenIds:
-    """With the tokenizer's special tokens, unless the text begins with the one that begins texts."""
+    """Encode with the tokenizer's special tokens, unless the text begins with the one that begins texts."""
     is_plain = text.startswith(model.tokenizer.decode([_start(model)]))
     return tuple(model.tokenizer(text, add_special_tokens=not is_plain, verbose=False)["input_ids"])
 

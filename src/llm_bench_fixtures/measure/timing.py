@@ -96,10 +96,10 @@ class BatchTimes:
     """Seconds from a batch's start."""
 
     tokens_s: tuple[float, ...]
-    """Until each new token of its rows was ready."""
+    """Seconds until each new token of its rows was ready."""
 
     end_s: float
-    """Until `generate` had returned."""
+    """Seconds until `generate` had returned."""
 
     paused_after: tuple[int, ...] = ()
     """The numbers of the tokens, from 0, after which the round paused: the step that follows began with cold caches."""
@@ -110,7 +110,7 @@ class Round:
     """One timed run of a workload."""
 
     latency_s: float
-    """From the first batch's start to the last one's end."""
+    """Seconds from the first batch's start to the last one's end."""
 
     batches: tuple[BatchTimes, ...]
 
@@ -133,7 +133,7 @@ class Round:
 
     @property
     def decode_steps_s(self) -> tuple[float, ...]:
-        """From each token of a batch to its next, of all batches."""
+        """Seconds from each token of a batch to its next, over all batches."""
         return tuple(later - earlier for batch in self.batches for earlier, later in pairwise(batch.tokens_s))
 
 
@@ -228,7 +228,7 @@ class _PausingTick:
     left: int
     """Tokens of this batch and the later ones that are still to come."""
     new_tokens: int
-    """Of the batch."""
+    """New tokens of the batch."""
     tokens: int = 0
     paused_after: list[int] = field(default_factory=list)
 
@@ -318,7 +318,7 @@ def continuations(
 def instrumentation_ratios(
     model: Model, workload: Workload, pairs: int, budget_s: float, clock: Clock = time.perf_counter
 ) -> tuple[float, ...]:
-    """Of each pair: seconds of `generate` with its tokens' times taken / seconds without.
+    """Ratios, one per pair: seconds of `generate` with its tokens' times taken / seconds without.
 
     The two run one after the other, either first by a seeded coin, so that a drift of the machine's speed falls on
     both. One pair before them isn't counted; after at least one that is, none begins once `budget_s` seconds are over.

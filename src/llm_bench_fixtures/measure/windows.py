@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 USUAL_WINDOW = 1024
 FIRST_TOKENS = 1000  # targets of the first sample, at least: fewer may be of one kind
-SEED = 0  # of the order in which a corpus and the questions are sampled
+SEED = 0  # for the order in which a corpus and the questions are sampled
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class WindowPlan:
     stride: int = 0
 
     def resolved(self, context_length: int) -> WindowPlan:
-        """With the lengths that a model takes. Defaults: its context up to 1024, and half a window."""
+        """Plan with the lengths that a model takes. Defaults: its context up to 1024, and half a window."""
         window = min(self.window or USUAL_WINDOW, context_length)
         if self.scheme is not WindowScheme.STRIDED:
             return replace(self, window=window)
@@ -56,7 +56,7 @@ class WindowPlan:
 
     @property
     def description(self) -> str:
-        """Of a resolved plan, for the report."""
+        """Description of a resolved plan, for the report."""
         if self.scheme is WindowScheme.STRIDED:
             return f"windows of {self.window} tokens, {self.stride} apart"
         return f"{self.scheme} windows of {self.window} tokens"
@@ -109,7 +109,7 @@ class CutCorpus:
 
     @property
     def digest(self) -> str:
-        """The same for the same targets after the same contexts, in the same order."""
+        """Digest of targets and contexts in their order."""
         digest = hashlib.sha256()
         for piece in self.windows:
             digest.update(array("q", (len(piece.ids), piece.unscored, *piece.ids)).tobytes())
@@ -123,11 +123,11 @@ class CutSample:
     cut: CutCorpus
     """The windows, and the size of what they and those of the samples before them score."""
     places: tuple[int, ...]
-    """Of each window's first target among those of the whole corpus."""
+    """Position of each window's first target among those of the whole corpus."""
     corpus_tokens: int
     """Targets of the whole corpus."""
     share: float
-    """Of the tokens that scoring the whole corpus feeds the model."""
+    """Share of the tokens that scoring the whole corpus feeds the model."""
     is_last: bool
     """Whether the samples up to this one are the whole corpus."""
 
@@ -313,7 +313,7 @@ def _scored_runs(text: str, windows: Sequence[Window], tokens: int, ends: Sequen
 
 
 def _spans(windows: Sequence[Window]) -> Iterator[tuple[int, int]]:
-    """From which token of the text up to which there are targets, adjoining windows taken together."""
+    """Ranges of the text's tokens that hold targets, adjoining windows joined: first and stop."""
     open_span: tuple[int, int] | None = None
     for piece in windows:
         first, stop = piece.start + piece.unscored, piece.start + len(piece.ids)

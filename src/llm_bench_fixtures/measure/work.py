@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import TokenIds, Workload
 
 
-BRIEF_TOKENS = 3  # that warm up where a round takes seconds
+BRIEF_TOKENS = 3  # tokens that warm up where a round takes seconds
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Passes:
     count: int
 
     cache_bytes: int | None = None
-    """Of the keys and values, the most that one batch held. None where they can't be counted, and where the model keeps
-    none: `reason` says which."""
+    """Bytes of keys and values, the most that one batch held. None where they can't be counted, and where the model
+    keeps none: `reason` says which."""
 
     cache_bytes_read: int | None = None
-    """Of the keys and values, summed over the decode steps. None where cache_bytes is."""
+    """Bytes of keys and values read, summed over the decode steps. None where cache_bytes is."""
 
     state_bytes: int | None = None
-    """Of recurrent layers' states, the most that one batch held. None where they can't be counted."""
+    """Bytes of recurrent layers' states, the most that one batch held. None where they can't be counted."""
 
     reason: str = ""
     """Why one of these is None."""
@@ -64,7 +64,7 @@ class Observed:
     """What one round was seen to do."""
 
     output_digest: str
-    """Of the new tokens of each prompt in order; batching and padding aren't in it."""
+    """Digest of the new tokens of each prompt in order; independent of batching and padding."""
 
     passes: Passes | None
     """None where they can't be seen."""
@@ -87,39 +87,40 @@ class Work:
     """None where they can't be seen, and passes_reason says why; the same holds for the cache's bytes."""
 
     prefill_flops: Count | None
-    """Of the forward passes that give each batch's first token. None where they can't be counted, and flops_reason says
-    why."""
+    """FLOPs of the forward passes that give each batch's first token. None where they can't be counted: flops_reason
+    says why."""
 
     decode_flops: Count | None
-    """Of all other forward passes."""
+    """FLOPs of all other forward passes."""
 
     flops_reason: Text
 
     weight_bytes_read: Count | None
-    """By each forward pass, of a mixture of experts at least; None where the backend doesn't report it."""
+    """Weight bytes that each forward pass reads, of a mixture of experts at least; None where the backend doesn't
+    report it."""
 
     cache_bytes: Count | None
-    """Of the keys and values, the most that one batch held. None where the model keeps none, and where they can't be
+    """Bytes of keys and values, the most that one batch held. None where the model keeps none, and where they can't be
     counted: cache_reason says which."""
 
     cache_bytes_read: Count | None
-    """Of the keys and values, summed over the decode steps."""
+    """Bytes of keys and values read, summed over the decode steps."""
 
     output_digest: Text
-    """Of the new tokens of each prompt in order; batching and padding aren't in it."""
+    """Digest of the new tokens of each prompt in order; independent of batching and padding."""
 
     passes_reason: Text = ""
 
     state_bytes: Count | None = None
-    """Of recurrent layers' states, the most that one batch held; each decode step reads them whole. None where they
-    can't be counted."""
+    """Bytes of recurrent layers' states, the most that one batch held; each decode step reads them whole. None where
+    they can't be counted."""
 
     cache_reason: Text = ""
     """Why the bytes of the cache are None where passes were seen."""
 
     weight_bytes_most: Count | None = None
-    """By a forward pass over positions that use all experts of a mixture between them. None where that is the same, or
-    isn't reported."""
+    """Weight bytes of a forward pass whose positions use all experts of a mixture between them. None where that equals
+    weight_bytes_read, or isn't reported."""
 
     @property
     def decode_passes(self) -> int | None:
