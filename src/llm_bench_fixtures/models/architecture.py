@@ -27,35 +27,35 @@ class Footprint:
     """What a model takes in memory."""
 
     weights: int
-    """How many it has; those that two layers share count once."""
+    """Number of weights; a tensor that two layers share counts once."""
 
     buffer_bytes: int
-    """Of tables that are no weights, such as GPT-2's causal masks (positions² in each layer). The largest one counts
-    twice, as it is made of another of its size."""
+    """Bytes of tables that are no weights, such as GPT-2's causal masks (positions² in each layer). The largest one
+    counts twice, as it is made of another of its size."""
 
     matrices: int = 0
-    """Of the weights, those of linear layers, which engines quantize; without the output layer's."""
+    """Number of weights in linear layers, which engines quantize; without the output layer's."""
 
     odd_matrices: int = 0
-    """Of these, those of layers whose rows or columns are no multiples of `PACKED`."""
+    """Number of linear layers' weights whose matrix has rows or columns that are no multiples of `PACKED`."""
 
     experts: int = 0
-    """Of the weights, those of matrices that lie in stacks: of experts, in some architectures."""
+    """Number of weights in stacked matrices, as some mixtures of experts have."""
 
     tables: int = 0
-    """Of the weights, those of the tokens' embedding, and of the output layer where that has its own."""
+    """Number of weights in the tokens' embedding, and in the output layer where that has its own."""
 
     output: int = 0
-    """Of `tables`, the output layer's. 0: it is the embedding's matrix."""
+    """Number of the output layer's weights among `tables`. 0: it shares the embedding's matrix."""
 
     positions: int = 0
-    """Of the weights, those of tables that are looked up besides the tokens'."""
+    """Number of weights in lookup tables other than the tokens' embedding."""
 
     of_text: Footprint | None = None
-    """Of the part that reads text, in a model of images or sound besides."""
+    """Footprint of the part that reads text, in a model of images or sound besides."""
 
     active_weights: int | None = None
-    """Of the weights, those that one position uses: fewer in a mixture of experts. None where that can't be told."""
+    """Number of weights that one position uses: fewer in a mixture of experts. None where that can't be told."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -105,8 +105,8 @@ def without_weights(config: PretrainedConfig, trust_remote_code: bool, **how: An
 
 
 def _made_of(config: PretrainedConfig, trust_remote_code: bool, how: Mapping[str, Any]) -> PreTrainedModel:
-    """Of a config of several media whose causal model takes that of its text, by the latter, as `from_pretrained` does
-    and `from_config` doesn't."""
+    """Make the model of a config; of several media, from the text's config where the causal model takes that.
+    `from_pretrained` does so, and `from_config` doesn't."""
     from transformers import AutoModelForCausalLM
 
     of_text = config.sub_configs.get("text_config")
@@ -120,7 +120,7 @@ def _made_of(config: PretrainedConfig, trust_remote_code: bool, how: Mapping[str
 
 
 def footprint_of(module: nn.Module) -> Footprint:
-    """That of a model whose tensors may be on any device."""
+    """Footprint of a model whose tensors may be on any device."""
     buffers = [buffer.numel() * buffer.element_size() for buffer in module.buffers()]
     buffer_bytes = sum(buffers) + max(buffers, default=0)
     output = getattr(module, "get_output_embeddings", lambda: None)()

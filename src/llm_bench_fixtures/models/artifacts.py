@@ -28,7 +28,7 @@ from llm_bench_fixtures.writing import is_of_file_in, naming_full_disks, replaci
 
 MANIFEST = "manifest.json"
 MOST_MANIFEST_BYTES = 10_000_000
-DIGITS = 64  # of a key's digest, with which the names of its folders begin
+DIGITS = 64  # digits of a key's digest, with which the names of its folders begin
 SCRATCH = re.compile(r"[0-9a-f]{64}-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
 
 KeyValue: TypeAlias = "str | int | float | bool | None"
@@ -103,7 +103,7 @@ class ArtifactStore:
     def remove_unfinished(self) -> None:
         """Remove what builds that were killed have left: their folders, whose locks nobody holds."""
         for scratch in self.root.glob("*/*-*"):
-            with suppress(OSError):  # its build has ended meanwhile
+            with suppress(OSError):  # the build has ended meanwhile
                 if SCRATCH.fullmatch(scratch.name) and is_ours(scratch):
                     remove_unless_locked(lock_of(scratch), scratch)
 
@@ -170,7 +170,7 @@ class Making:
     kind: str
     variant: str
     model: str
-    """Its `identity`."""
+    """The model's `identity`."""
     weights: int
     seconds: float
     is_current: bool
@@ -178,7 +178,7 @@ class Making:
 
 
 def makings_in(root: Path) -> Iterator[Making]:
-    """Those of the artifacts in a store that tell."""
+    """Makings of the artifacts in a store whose manifests tell."""
     for manifest in root.glob("*/*/" + MANIFEST):
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             if KEY.fullmatch(manifest.parent.name) and is_ours(manifest.parent):
@@ -301,7 +301,7 @@ def kept_in(root: Path) -> list[Kept]:
 def _kept_in(root: Path) -> Iterator[Kept]:
     for folder in root.glob("*/*"):
         is_whole = bool(KEY.fullmatch(folder.name))
-        with suppress(OSError):  # which a build that goes on may have removed
+        with suppress(OSError):  # a build that goes on may have removed it
             if (is_whole or SCRATCH.fullmatch(folder.name)) and is_ours(folder):  # other programs name folders so, too
                 used = max(path.lstat().st_mtime for path in (folder, folder / MANIFEST))
                 yield Kept(folder.parent.name, folder, _size(folder), used, is_whole)
@@ -310,7 +310,7 @@ def _kept_in(root: Path) -> Iterator[Kept]:
 def _size(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
-        with suppress(OSError):  # which a build that goes on may have removed
+        with suppress(OSError):  # a build that goes on may have removed it
             total += path.lstat().st_size if path.is_file() else 0
     return total
 

@@ -108,8 +108,8 @@ class Backend:
     """What else installing that extra does, if it is no small thing."""
 
     variants: tuple[Variant, ...] = ()
-    """Its part of the catalogue, with every quantization that it knows. Those of a project's own backend come from
-    `pytest_llm_bench_variants` instead."""
+    """Variants for the catalogue, with every quantization that the engine knows. A project's own backend gives its
+    variants by `pytest_llm_bench_variants` instead."""
 
     variants_of: Callable[[Settings], tuple[Variant, ...]] = _no_variants
     """Further variants of its, which options name. For the package's own backends only, as `variants` are."""
@@ -156,7 +156,7 @@ class Backend:
             return self.storage(variant, device)
         except BackendUnavailable:
             raise
-        except Exception:  # of a project's own backend, or for a quantization that loading will refuse
+        except Exception:  # a project's own backend fails, or loading will refuse the quantization
             return UNKNOWN
 
     def check_variant(self, variant: Variant, device: Device) -> None:

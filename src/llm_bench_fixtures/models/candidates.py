@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
 
 
-PANIC = "PanicException"  # of libraries in Rust, such as tokenizers; no Exception, and in no module to import it from
+PANIC = "PanicException"  # from Rust libraries, such as tokenizers; no Exception, and in no module to import it from
 
 
 def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
 
 MARK = "what-the-user-says"
-RENDER_S = 10.0  # of its process' work
+RENDER_S = 10.0  # seconds of the process' work
 CHAT_S = 0.05  # more for each further chat: the longest published templates take a tenth of it
-MOST_RENDERED_BYTES = 1 << 30  # of memory, beyond what the process has before
+MOST_RENDERED_BYTES = 1 << 30  # memory beyond what the process has before
 MOST_CHARACTERS = 1_000_000
 TODAY = datetime(2024, 7, 26, tzinfo=UTC)  # for templates that tell the date: the same prompts on every day
 
@@ -133,7 +133,7 @@ def render_chats(
     process = start_function(f"{whose}: the process that rendered it", _render, (load, chats), on_cpu=on_cpu)
     limit_s = RENDER_S + CHAT_S * (len(chats) - 1)
     try:
-        process.receive()  # it has loaded the tokenizer
+        process.receive()  # the process has loaded the tokenizer
         answer: list[str | Raised] = process.receive_within(process.limit(limit_s))
     except NoAnswer:
         process.kill()

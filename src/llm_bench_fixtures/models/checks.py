@@ -74,7 +74,7 @@ def _counts(words: list[str], things: frozenset[str]) -> bool:
 
 
 def _integers(value: object, name: str = "") -> Iterator[tuple[str, int]]:
-    """Those of the config, its parts and its lists, each with its name."""
+    """Integers of the config, its parts and its lists, each with its name."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _integers(inner, str(key))
@@ -89,8 +89,8 @@ REASON = (
     "its last token changes what it says after the first: it reads a text from both sides, as BERT does, or its code "
     "doesn't mask what comes later; measured here are causal models, which continue a text"
 )
-# Of the tolerance for two ways to run a text: here it is run in the same way, so that nothing but a mixture of experts,
-# which groups what it multiplies by its tokens, sums in another order (1e-6 in float32, measured).
+# Share of the tolerance for two ways to run a text. Here it runs in one way, so only a mixture of experts, which groups
+# what it multiplies by its tokens, sums in another order (1e-6 in float32, measured).
 SHARE_OF_TOLERANCE = 0.1
 
 
@@ -190,7 +190,7 @@ def _holds_packed(folder: Path) -> bool:
             with safe_open(path, framework="np") as tensors:
                 if any(name.endswith(".qweight") for name in tensors.keys()):  # noqa: SIM118  # no dict
                     return True
-        except (SafetensorError, OSError):  # which check_weights says
+        except (SafetensorError, OSError):  # check_weights says it
             continue
     return False
 
@@ -229,7 +229,7 @@ def _loaded(what: str, load: Callable[[], T]) -> T:
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     """rows: of the model's embedding."""
-    longest = tokenizer.model_max_length  # by default a number beyond all lengths
+    longest = tokenizer.model_max_length  # a number beyond all lengths by default
     if not isinstance(longest, float):
         _number("its tokenizer's model_max_length", longest)
     if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files

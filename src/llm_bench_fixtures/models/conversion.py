@@ -40,10 +40,10 @@ BEYOND = 64  # tokens past a longer window
 LONGEST = 640
 SHOWN = 16  # positions, the last ones, which all that goes before has a part in
 MOST_GAP = {Precision.FLOAT32: 0.002, Precision.FLOAT16: 0.04, Precision.BFLOAT16: 0.1}
-"""Of the largest logit, by the type that the engine was given the weights in. In float32, 1e-4 was the most of
-families that are right (llama.cpp's GPT-2, whose GELU is a table in 16 bits; else 1e-6), 0.35 the least of those that
-aren't. Rounding their weights to bfloat16 moves the families' logits by 0.013 at most, computing a decode step in it by
-0.011."""
+"""Largest accepted gap, as a share of the largest logit, by the type that the engine was given the weights in. In
+float32, 1e-4 was the most of families that are right (llama.cpp's GPT-2, whose GELU is a table in 16 bits; else 1e-6),
+0.35 the least of those that aren't. Rounding their weights to bfloat16 moves the families' logits by 0.013 at most,
+computing a decode step in it by 0.011."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TextTrial:
 
     @classmethod
     def of(cls, module: Any, longest: int = LONGEST) -> TextTrial:
-        """By a model of transformers' in float32. longest: tokens that the engine takes."""
+        """Trial from a model of transformers' in float32. longest: tokens that the engine takes."""
         text = module.config.get_text_config()
         lengths = dict.fromkeys(min(length, longest) for length in lengths_for(text))
         texts = [tokens(text.vocab_size, length) for length in lengths]
@@ -63,7 +63,8 @@ class TextTrial:
 
     @classmethod
     def of_source(cls, source: ModelSource) -> TextTrial:
-        """By what the source loads, for an engine that loads it by itself. Raises IncompleteWeights, UntrustedCode."""
+        """Trial from what the source loads, for an engine that loads it by itself. Raises IncompleteWeights,
+        UntrustedCode."""
         import torch
 
         return cls.of(source.load_model(dtype=torch.float32))

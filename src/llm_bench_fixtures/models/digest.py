@@ -84,7 +84,7 @@ def _weights(folder: Path) -> Iterator[bytes]:
 
 
 def _header(file: IO[bytes]) -> dict[str, Any]:
-    """By the tensor's name, its type, shape and place. Source: the format's description in safetensors."""
+    """Type, shape and place of each tensor, by name. Source: the format's description in safetensors."""
     length = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
     if length > MOST_HEADER_BYTES:
         raise ValueError(f"a header of {length} bytes")

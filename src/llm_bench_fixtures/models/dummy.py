@@ -79,14 +79,14 @@ def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Foot
         footprint = examine(source, check_shape, in_process=settings.in_process)
         config = source.load_config()
         if hasattr(config, "quantization_config"):
-            del config.quantization_config  # of other weights than those that are made here
+            del config.quantization_config  # describes other weights than those that are made here
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))
     return config, footprint
 
 
 def _dtype_of(config: PretrainedConfig) -> torch.dtype:
-    """That of the checkpoint that the config came with; float32 where it names none that weights are made in."""
+    """Dtype of the checkpoint that the config came with; float32 where it names none that weights are made in."""
     import torch
 
     named = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)

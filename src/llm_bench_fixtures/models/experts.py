@@ -30,7 +30,7 @@ class Routed:
     part: nn.Module
     experts: int
     chosen: int
-    """Of the experts, by each position."""
+    """Number of experts that each position uses."""
 
     def of_position(self, amount: int) -> int:
         """What of an amount that all experts have in equal parts is that of one position's."""
@@ -43,7 +43,7 @@ class Routed:
 
     @property
     def matrix_weights(self) -> int:
-        """Of all experts; biases are none."""
+        """Number of all experts' weights; biases don't count."""
         stacked = any(parameter.dim() == STACK for parameter in self.part.parameters())
         wanted = STACK if stacked else MATRIX
         return sum(parameter.numel() for parameter in self.part.parameters() if parameter.dim() == wanted)
@@ -127,7 +127,8 @@ def simplify_routing(module: Any) -> None:
 
 
 def _multiplied_weights(block: nn.Module, routed: list[Routed]) -> int:
-    """Of a layer's mixture, those that each position is multiplied with: its experts, the router, shared experts."""
+    """Number of weights in a layer's mixture that each position is multiplied with: its experts, the router, shared
+    experts."""
     inside = {id(weight) for one in routed for weight in one.part.parameters()}
     others = (weight for weight in block.parameters() if id(weight) not in inside and weight.dim() == MATRIX)
     return sum(weight.numel() for weight in others) + sum(one.of_position(one.matrix_weights) for one in routed)

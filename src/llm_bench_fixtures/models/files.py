@@ -17,7 +17,7 @@ from llm_bench_fixtures.text import printable, without_middle
 
 LONGEST_SHOWN = 200  # characters of a name in a message
 INDEX = ".index.json"
-MOST_INDEX_BYTES = 200_000_000  # those of the largest published models have 20 million
+MOST_INDEX_BYTES = 200_000_000  # indices of the largest published models have 20 million
 OF_FILES = (".json", ".safetensors", ".bin", ".model", ".jinja")  # ends of names that libraries open
 READ_FOLDERS = ("additional_chat_templates", "custom_generate")  # an index may name none: see `shards_in`
 MOST_FILES = 100_000  # in a folder: no model has a thousand, somebody's home has more
@@ -25,7 +25,7 @@ OWN_WEIGHTS = "transformers_weights"  # in a config: the file that transformers 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 NAMING_FILES = ("_file", "_spm")  # ends of the keys in a tokenizer's settings that name its files
 NEVER_OPENED = ("special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file")
-"""Such keys that transformers passes over: they name where the author's own machine had them."""
+"""Keys that name files, but which transformers passes over: they name where the author's own machine had them."""
 
 
 def check_files(folder: Path) -> None:

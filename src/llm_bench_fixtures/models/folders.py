@@ -34,7 +34,7 @@ def modeling_module(name: str) -> str:
     try:
         folder = TINY_FOLDER if name == TINY else local_folder(name)
         config = None if folder is None else read_config(folder)
-    except (CandidateFailed, RecursionError):  # which trying the candidate will say
+    except (CandidateFailed, RecursionError):  # trying the candidate will say it
         return ""
     kind = config.get("model_type") if isinstance(config, dict) else None
     module = str(kind).replace("-", "_")

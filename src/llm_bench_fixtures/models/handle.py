@@ -33,7 +33,7 @@ class ModelHandle(ABC):
 
     device: Device
     facts: ModelFacts
-    """Those of the model, with what its load took."""
+    """Facts of the model, with what its load took."""
 
     offload: ScratchFolder | None = None
     """Where weights may lie that are read from disk for each use; removed when the model is closed."""

@@ -52,7 +52,7 @@ class ModelFacts:
     `TOLERANCES` has measured ones."""
 
     weight_bytes_by_device: Mapping[str, int] = field(default_factory=dict)
-    """Of `weight_bytes`, by the place that they lie in, such as "cuda:0", "cpu" and "disk"; empty where nobody asked to
+    """Weight bytes by the place that they lie in, such as "cuda:0", "cpu" and "disk"; empty where nobody asked to
     spread them."""
 
     weight_bytes_read: int | None = None
@@ -60,7 +60,8 @@ class ModelFacts:
     experts those that one position uses, so that a pass over several may read more. None: not known."""
 
     weight_bytes_most: int | None = None
-    """The same for positions that use all experts of a mixture between them. None: the same, or not known."""
+    """Bytes of the weights that a forward pass reads whose positions use all experts of a mixture between them. None:
+    equal to weight_bytes_read, or not known."""
 
     cache_kinds: frozenset[CacheKind] = frozenset({CacheKind.DYNAMIC})
     """The caches that the model can generate with. A benchmark of another one is skipped."""
@@ -84,7 +85,7 @@ class ModelFacts:
     "right padding" and "batch"."""
 
     quantized_share: float | None = None
-    """Of all weights, how many are stored in fewer bits. None: not known."""
+    """Share of all weights that are stored in fewer bits. None: not known."""
 
     notes: tuple[str, ...] = ()
     """What else the report should say of the variant, a sentence each."""
@@ -93,7 +94,8 @@ class ModelFacts:
     """Resident memory of the process before the load. 0: `load_variant` measures it."""
 
     libraries_before_load_bytes: int | None = None
-    """Of these, pages of libraries' files. None where the system doesn't report it. `load_variant` measures it."""
+    """Pages of libraries' files among resident_before_load_bytes. None where the system doesn't report it.
+    `load_variant` measures it."""
 
     conversion_s: float | None = None
     """Seconds that making the engine's own form of the model took (exporting, quantizing), whenever it was made. None:
@@ -123,7 +125,7 @@ class Model(Protocol):
     facts: ModelFacts
 
     tokenizer: Tokenizer
-    """Its ids are those that `generate` and `logits` take and give. Can be pickled, unless `facts.runs_source`."""
+    """Tokenizer whose ids `generate` and `logits` take and give. Can be pickled, unless `facts.runs_source`."""
 
     def generate(
         self,
@@ -174,7 +176,7 @@ class ScoresTokens(Protocol):
     """
 
     def token_log_likelihoods(self, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:
-        """Of each row's tokens after the first, in nats, each given those before it.
+        """Log likelihoods of each row's tokens after the first, in nats, each given those before it.
 
         Raises WorkloadUnsupported with the reason where it can't.
         """
@@ -199,7 +201,7 @@ class Reply:
     """As the server counts them. None: not reported."""
 
     cached_tokens: int | None = None
-    """Of the prompt's, those that came from a cache. None: not known."""
+    """Prompt tokens that came from a cache. None: not known."""
 
     failure: str = ""
     """Why it failed; empty where it didn't."""

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
-PROCESS_BYTES = 120_000_000  # of its own, beside the libraries that forked processes share
+PROCESS_BYTES = 120_000_000  # bytes of a process's own, besides the libraries that forked processes share
 ACCELERATOR_PROCESS_BYTES = 600_000_000  # what a driver takes of its device for each process
 LOGIT_COPIES = 3  # a step's logits, the same in float32, and what their processing makes of them
-# The same of a prefill that makes the logits of all positions: ONNX Runtime took 1.6 to 2.3 times their size, for 480
-# to 2,032 positions of 151,936.
+# Copies of the logits in a prefill that makes those of all positions: ONNX Runtime took 1.6 to 2.3 times their size,
+# for 480 to 2,032 positions of 151,936.
 PREFILL_LOGIT_COPIES = 2
-SPARE = 0.02  # of a memory, for what allocators and the kernel take: 1 to 2 % in the control groups of measure_fit.py
-LAYER_COPIES = 4  # of the widest numbers of a layer: the product's two factors, their product, and what it is added to
+SPARE = 0.02  # share of a memory that allocators and the kernel take: 1 to 2 % in the control groups of measure_fit.py
+LAYER_COPIES = 4  # a layer's widest numbers: the product's two factors, their product, and what it is added to
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,28 @@ class ModelShape:
     """The numbers of a model that decide how much memory it takes."""
 
     weights: int
-    """How many it has; those that two layers share count once."""
+    """Number of weights; a tensor that two layers share counts once."""
 
     vocabulary: int = 0
     """Width of the logits."""
 
     tables: int = 0
-    """Of the weights, those of the embedding, and of the output layer where that has its own."""
+    """Number of weights in the embedding, and in the output layer where that has its own."""
 
     output: int = 0
-    """Of `tables`, the output layer's. 0: it is the embedding's matrix."""
+    """Number of the output layer's weights among `tables`. 0: it shares the embedding's matrix."""
 
     odd_matrices: int = 0
-    """Of the weights, those of matrices that can't be packed."""
+    """Number of weights in matrices that can't be packed."""
 
     experts: int = 0
-    """Of the weights, those of matrices that lie in stacks."""
+    """Number of weights in stacked matrices, as some mixtures of experts have."""
 
     positions: int = 0
-    """Of the weights, those of tables that are looked up besides the tokens'."""
+    """Number of weights in lookup tables other than the tokens' embedding."""
 
     others: int = 0
-    """Of the weights, those that no engine quantizes: of norms and biases."""
+    """Number of weights that no engine quantizes: in norms and biases."""
 
     cached: int = 0
     """Numbers that a position has in the cache, in all layers."""
@@ -62,17 +62,17 @@ class ModelShape:
     """Numbers that a position has at the widest place of a layer."""
 
     heads: int = 0
-    """Of each layer's attention."""
+    """Attention heads in each layer."""
 
     buffer_bytes: int = 0
-    """Of the tables that are made beside the weights."""
+    """Bytes of the tables that are made besides the weights."""
 
     of_text: ModelShape | None = None
-    """Of the part that reads text, in a model of images or sound besides."""
+    """Shape of the part that reads text, in a model of images or sound besides."""
 
     @classmethod
     def of(cls, config: PretrainedConfig, footprint: Footprint) -> ModelShape:
-        """By the names that transformers' configs have in common; 0 where a config has others."""
+        """Shape by the names that transformers' configs have in common; 0 where a config has others."""
         text = config.get_text_config()
 
         def number(*names: str) -> int:
@@ -125,19 +125,19 @@ class Taken:
     """Bytes that a pass takes beside what it keeps."""
 
     least: Count
-    """However short it is: under autocast, the weights' copies."""
+    """Least bytes of a pass, however short it is: under autocast, the weights' copies."""
 
     base: Count
-    """Of a longer one, next to what follows."""
+    """Constant bytes of a longer pass, to which the following are added."""
 
     position: Count
-    """For each position that runs at once."""
+    """Bytes for each position that runs at once."""
 
     pair: Count
-    """For each pair of positions of a row, where attention computes all of its scores."""
+    """Bytes for each pair of positions of a row, where attention computes all of its scores."""
 
     def of(self, rows: int, positions: int) -> int:
-        """By a pass over so many positions of each row."""
+        """Bytes that a pass over so many positions of each row takes."""
         return max(self.least, self.base + rows * positions * (self.position + positions * self.pair))
 
 
@@ -152,7 +152,8 @@ class PassMemory:
 
 
 def estimated_weights(config: Mapping[str, Any]) -> int:
-    """Of a dense decoder with gated layers, by the names that most configs have in common: where it has no files."""
+    """Number of weights of a dense decoder with gated layers, from the names that most configs have in common: for a
+    config without files."""
     names = ("hidden_size", "vocab_size", "num_hidden_layers", "intermediate_size")
     hidden, vocabulary, layers, inner = (int(config.get(name) or 0) for name in names)
     heads = config.get("num_attention_heads") or 1
@@ -166,22 +167,23 @@ class Storage:
     """How an engine stores a model, in bytes for each weight, or number."""
 
     matrices: float
-    """Of weights between the embedding and the output layer, with their scales."""
+    """Bytes per weight between the embedding and the output layer, with their scales."""
 
     tables: float
-    """Of the embedding's, the output layer's and those of positions."""
+    """Bytes per weight of the embedding, the output layer and the table of positions."""
 
     output: float | None = None
-    """Of an output layer that isn't tied to the embedding, where that differs."""
+    """Bytes per weight of an output layer that isn't tied to the embedding, where that differs."""
 
     output_copy: float = 0.0
-    """Of an output layer that is tied to the embedding, where the engine's files have it apart."""
+    """Bytes per weight of an output layer that is tied to the embedding, where the engine's files hold it
+    separately."""
 
     made_output: float = 0.0
-    """The same where the files have one table, and a load makes the other."""
+    """Bytes per weight of a tied output layer that a load makes, as the files have one table."""
 
     numbers: int = FLOAT32_BYTES
-    """Of what is computed and cached, and of weights that aren't quantized: norms and biases."""
+    """Bytes of a number that is computed or cached, and of a weight that isn't quantized: in norms and biases."""
 
     is_text_only: bool = False
     """Whether it leaves out what a text doesn't need."""
@@ -200,7 +202,7 @@ class Storage:
     """Whether its cache drops what lies before a layer's sliding window."""
 
     cache_copies: int = 1
-    """Of the cache, while a step makes the next."""
+    """Copies of the cache, while a step makes the next."""
 
     scores: int = 0
     """Copies of a layer's attention scores, where they are computed in full."""
@@ -212,15 +214,15 @@ class Storage:
     """Whether a prefill makes the logits of every position, and not of the last one alone."""
 
     loading: float = 0.0
-    """Of all weights, what a load takes for a moment beside what it leaves."""
+    """Bytes per weight that a load takes for a moment, besides what it leaves."""
 
     making: float = 0.0
-    """Of all weights, a tied output layer counted for itself, what a process takes at most that makes what is then
+    """Bytes per weight, a tied output layer counted separately, that a process takes at most that makes what is then
     loaded, once. 0: nothing is made."""
 
 
 UNKNOWN = Storage(6.0, 6.0)
-"""Of an engine that says nothing: float32, with half as much again."""
+"""Storage of an engine that says nothing: float32, with half as much again."""
 
 
 @dataclass(frozen=True)
@@ -249,19 +251,19 @@ class Need:
     """Bytes that a variant takes."""
 
     held: int = 0
-    """Between its turns: by its process, its weights, and its largest round, whose memory it keeps."""
+    """Bytes between its turns: its process, its weights, and its largest round, whose memory it keeps."""
 
     loading: int = 0
-    """For a moment more than it holds later, while it is loaded."""
+    """Bytes more than it holds later, for a moment, while it is loaded."""
 
     scoring: int = 0
-    """For a moment more, while it is scored: by one variant at a time."""
+    """Bytes more, for a moment, while it is scored: by one variant at a time."""
 
     making: int = 0
-    """By the process that makes what the variant's own then loads; 0 where nothing is made."""
+    """Bytes of the process that makes what the variant's own then loads; 0 where nothing is made."""
 
     mapped: int = 0
-    """By the model's files, which all variants share that map them."""
+    """Bytes of the model's files, which all variants share that map them."""
 
     @property
     def peak(self) -> int:
@@ -270,7 +272,7 @@ class Need:
 
 
 NOTHING = Need()
-"""Of a variant that can't run here, or whose model a server holds."""
+"""Need of a variant that can't run here, or whose model a server holds."""
 
 
 @dataclass(frozen=True)
@@ -278,14 +280,14 @@ class Parts:
     """Bytes that a variant takes, by what they grow with: any workload's follow from them."""
 
     process: Count
-    """Of the process itself."""
+    """Bytes of the process itself."""
 
     weights: Count
     tables: Count
-    """Made beside the weights, such as masks, or a second one of two tied matrices."""
+    """Bytes of tables made besides the weights, such as masks, or a second one of two tied matrices."""
 
     loading: Count
-    """For a moment more than the weights, while they are loaded."""
+    """Bytes more than the weights, for a moment, while they are loaded."""
 
     is_known: bool
     """Whether what follows was seen of the model's own code, and its engine runs like that; else it is a guess by names
@@ -294,10 +296,10 @@ class Parts:
     kept: tuple[Kept, ...]
 
     taken: Taken
-    """By a pass, beside what it keeps."""
+    """Bytes that a pass takes, besides what it keeps."""
 
     logits: Count
-    """Of one position, in float32."""
+    """Bytes of one position's logits, in float32."""
 
     has_all_logits: bool = False
     """Whether a prefill makes those of every position, and not of the last one alone."""

@@ -24,14 +24,15 @@ OFFSET_POSITIONS = (
     *("camembert", "data2vec-text", "roberta", "roberta-prelayernorm"),
     *("xlm-roberta", "xlm-roberta-xl", "xmod"),
 )
-"""Those whose first position is the padding token's id + 1. transformers' `generate` counts from 0 all the same."""
+"""Model types whose first position is the padding token's id + 1. transformers' `generate` counts from 0 all the
+same."""
 
 _OFFSET = "transformers counts its positions from 0 in generate, and from the padding token's id + 1 in a forward pass"
 _SHARED = "without a cache transformers shares no keys between its layers"
 _BY_LENGTH = "transformers chooses its rotary embedding by the longest of the rows that run together"
 _KEPT = "kept keys have the rotary embedding of the shorter text that they were made for"
 LONG_ROPE = ("longrope", "su")
-LEFT, RIGHT, BATCH, CACHE = "left padding", "right padding", "batch", "cache"  # of ExecutionMode
+LEFT, RIGHT, BATCH, CACHE = "left padding", "right padding", "batch", "cache"  # names of an ExecutionMode
 
 
 def type_of(config: PretrainedConfig) -> str:
@@ -42,7 +43,7 @@ def divergence_causes(config: PretrainedConfig) -> dict[str, str]:
     """Why the answers depend on how the model is run, where that is known, by the value of the ExecutionMode."""
     causes: dict[str, str] = {}
     kinds = [kind for kind, _ in _rotary_parts(config.get_text_config())]
-    if any(kind in LONG_ROPE or "dynamic" in kind for kind in kinds):  # it depends on the length of the text
+    if any(kind in LONG_ROPE or "dynamic" in kind for kind in kinds):  # depends on the length of the text
         causes |= {**dict.fromkeys((LEFT, RIGHT, BATCH), _BY_LENGTH), CACHE: _KEPT}
     if note := PADDING.get(type_of(config)):
         causes |= dict.fromkeys((LEFT, BATCH), note)
@@ -76,5 +77,5 @@ def _rotary_parts(text: PretrainedConfig) -> list[tuple[str, Mapping[str, Any]]]
     scaling: Any = getattr(text, "rope_scaling", None) or getattr(text, "rope_parameters", None)
     if not isinstance(scaling, Mapping):  # whatever a config of somebody's own has there
         return []
-    parts = [scaling, *(part for part in scaling.values() if isinstance(part, Mapping))]  # of each kind of layer
+    parts = [scaling, *(part for part in scaling.values() if isinstance(part, Mapping))]  # a part per kind of layer
     return [(str(part.get("rope_type", part.get("type"))), part) for part in parts]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-KEYS = ("quantization_config", "compression_config")  # of a config.json; the latter by older compressed-tensors
-LONGEST = 60  # of a text that stands in a label
+KEYS = ("quantization_config", "compression_config")  # keys of a config.json; older compressed-tensors wrote the latter
+LONGEST = 60  # characters of a text that stands in a label
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StoredQuantization:
 
 
 def stored_quantization(config: object) -> StoredQuantization | None:
-    """By what is in a config.json; None for weights that aren't quantized."""
+    """Quantization that a config.json states; None for weights that aren't quantized."""
     found = _quantization_in(config)
     if found is None:
         return None
@@ -57,7 +57,7 @@ def _scheme_of_bits(found: Mapping[str, Any]) -> str:
 
 
 def _scheme_of_groups(found: Mapping[str, Any]) -> str:
-    """Of compressed-tensors: its format, and the bits of the first group of layers."""
+    """Scheme of compressed-tensors: its format, and the bits of the first group of layers."""
     groups = found.get("config_groups")
     first = next(iter(groups.values()), None) if isinstance(groups, dict) else None
     weights = first.get("weights") if isinstance(first, dict) else None

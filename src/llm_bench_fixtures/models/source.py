@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "assets" / "tiny"
-STORED_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # of safetensors, and torch's names
+STORED_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names, and torch's
 
 NOT_LOOKED_AT = Footprint(0, 0)
 

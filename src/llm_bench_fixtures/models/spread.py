@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.transformers import TransformersModel
 
 FLAG = "--llm-device-map"
-LEFT_FOR_WEIGHTS = 0.9  # of the free memory; the rest is for a cache, activations and the process
+LEFT_FOR_WEIGHTS = 0.9  # share of the free memory; the rest is for a cache, activations and the process
 REFUSALS = {  # what transformers says of a map, and what that means; empty: it says so itself
     "device disk": "memory doesn't hold its largest layer",
     "llm_int8_enable_fp32_cpu_offload": "bitsandbytes runs on CUDA devices or on the CPU, not on both or from disk",

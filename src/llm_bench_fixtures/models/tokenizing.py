@@ -90,7 +90,7 @@ class TokenizerApart:
         except WorkerDied as died:
             self.close()
             raise self._failed(str(died)) from None
-        except BaseException:  # its late answer would be taken for the next request's
+        except BaseException:  # a late answer would be taken for the next request's
             self.close()
             raise
         if isinstance(answer, Raised):

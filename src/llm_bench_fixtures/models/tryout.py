@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
     from llm_bench_fixtures.processes.worker import WorkerProcess
 
-LONGEST_S = 180.0  # of its process' work: to convert a tokenizer of 256,000 tokens takes a minute on a slow machine
-LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # that it may take; a trillion weights' modules take 1 GB
-FREE_SHARE = 0.5  # of the free memory, between these
+LONGEST_S = 180.0  # seconds of work: converting a tokenizer of 256,000 tokens takes a minute on a slow machine
+LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # bytes that it may take; a trillion weights' modules take 1 GB
+FREE_SHARE = 0.5  # share of the free memory, between these
 IMPORTS = ("llm_bench_fixtures.models.tryout", "transformers.modeling_utils", "transformers.models.auto.modeling_auto")
 
 Examined: TypeAlias = "str | Raised | Returned"
@@ -44,7 +44,7 @@ def examine(source: ModelSource, check: Check, *, in_process: bool) -> Footprint
 
 
 def try_out(source: ModelSource, check: Check) -> Footprint:
-    """The same, always in another process. Nothing is on an accelerator there."""
+    """Try the model out, always in another process. Nothing is on an accelerator there."""
     start_importing(IMPORTS, on_cpu=True)  # once, and unless it imports more already
     budget = memory_budget()
     process = start_function("the process that was to read it", _serve, (source, check, budget), on_cpu=True)

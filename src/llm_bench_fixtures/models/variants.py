@@ -114,7 +114,7 @@ def select_variants(
 
 
 def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence[Variant]]) -> Sequence[Variant]:
-    """Those that the name stands for: a variant's id before an engine of the same name."""
+    """Variants that the name stands for: a variant's id before an engine of the same name."""
     if name in by_id:
         return (by_id[name],)
     form = IN_THREADS.fullmatch(name)
@@ -149,9 +149,9 @@ def is_plain(variant: Variant) -> bool:
 
 
 def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Those of `variants` that are named, by id or as a group: "quantization" for quantized variants and what they are
-    made from, "precision" for the torch model in each dtype and under autocast, and for what else isn't in the former,
-    "reference" for the first one. No names: all.
+    """Variants that are named, by id or as a group: "quantization" for quantized variants and what they are made from,
+    "precision" for the torch model in each dtype and under autocast, and for what else isn't in the former, "reference"
+    for the first one. No names: all.
 
     Raises UnknownName for a name that is neither a group nor an id of the catalogue.
     """

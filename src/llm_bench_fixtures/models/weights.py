@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 PAGE_BYTES = 4096
-MOST = 0.5  # of the weights: a label that names a quantization speaks of at least so many
+MOST = 0.5  # share of the weights: a label that names a quantization speaks of at least so many
 
 
 def weight_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -40,16 +40,17 @@ class BytesRead(NamedTuple):
     """Bytes of the weights that a forward pass reads."""
 
     least: int | None
-    """Over one position, and at least over several. None where that can't be told."""
+    """Bytes read over one position, and at least over several. None where that can't be told."""
     most: int | None
-    """Over positions that use all experts of a mixture between them. None where that is the same, or can't be told."""
+    """Bytes read over positions that use all experts of a mixture between them. None where that is the same, or can't
+    be told."""
 
 
 def bytes_read_by_forward(
     module: torch.nn.Module, scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = no_scales
 ) -> BytesRead:
-    """Of each forward pass over text: of all parameters but the tables that are only looked up, and but towers for
-    pictures or sound.
+    """Bytes that each forward pass over text reads: all parameters but the tables that are only looked up, and but
+    towers for pictures or sound.
 
     A table that is the output layer's matrix too is read whole. scales: what is stored beside a quantized weight. Of a
     mixture's experts one position reads those that it uses, unless its code reads all.
@@ -136,7 +137,7 @@ def weights_outside(layers: Iterable[Any], module: torch.nn.Module) -> list[torc
 
 
 def share_of(layers: Sequence[Any], module: torch.nn.Module) -> float:
-    """Of all weights of the module, how many are in the layers' matrices, as (outputs, inputs) says where packed."""
+    """Share of the module's weights in the layers' matrices, as (outputs, inputs) says where packed."""
     inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
     return inside / (inside + sum(weight.numel() for weight in weights_outside(layers, module)))
 

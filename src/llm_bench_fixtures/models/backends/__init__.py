@@ -74,7 +74,7 @@ def catalogue_of(settings: Settings) -> tuple[Variant, ...]:
 
 
 def chosen_by_default(catalogue: Iterable[Variant]) -> tuple[Variant, ...]:
-    """Those that run without being named: a project's own all do, the package's as their backends say."""
+    """Variants that run without being named: all of a project's own, the package's as their backends say."""
     unasked = {name for name, backend in BACKENDS.items() if _runs_unasked(backend)}
     return tuple(variant for variant in catalogue if variant.backend in unasked or variant not in CATALOGUE)
 

@@ -72,7 +72,7 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
-    # of all that isn't quantized, and of the products as far as bitsandbytes has a choice
+    # The dtype of all that isn't quantized, and of the products as far as bitsandbytes has a choice.
     precision = resolve_precision(request.settings.of(COMPUTE_DTYPE) or usual, request.device)
     check_dtype(request, precision.actual)
     compute = _compute(request, precision)

@@ -50,8 +50,8 @@ NEEDS = {
     "hqq": {"hqq": "hqq"},
     "torchao": {"torchao": "torchao"},
 }
-"""By method, the modules that transformers runs it with, each with what pip installs it by. Of others transformers
-itself says it."""
+"""Modules that transformers runs each method with, each with the name that pip installs it by. For other methods
+transformers names the module itself."""
 
 FLOAT_PRODUCTS = ("awq", "bitsandbytes", "compressed-tensors", "gptq")
 """Methods whose weights are multiplied in a float dtype by transformers; bitsandbytes' int8 aside."""
@@ -71,7 +71,7 @@ def _names_quantized(settings: Settings) -> bool:
     try:
         folder = local_folder(settings.model[0])
         return folder is not None and stored_quantization(read_config(folder)) is not None
-    except (CandidateFailed, RecursionError):  # which finding the model says
+    except (CandidateFailed, RecursionError):  # finding the model raises it again
         return False
 
 
@@ -150,14 +150,14 @@ def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
             yield
     except (LlmBenchError, OSError):
         raise
-    except Exception as error:  # of whatever library runs the method
+    except Exception as error:  # any library that runs the method may raise anything
         versions = installed_versions(("transformers", *NEEDS.get(stored.method, {}).values()))
         named = ", ".join(f"{name} {version}" for name, version in versions.items())
         raise BackendUnavailable(f"{named} can't run {stored}: {reason_of(error)}") from error
 
 
 def _precision(request: LoadRequest) -> ResolvedPrecision:
-    """Of all that isn't quantized: the one that the config names, as far as the device has a fast path for it."""
+    """Precision of all that isn't quantized: the config's, as far as the device has a fast path for it."""
     named = getattr(request.source.load_config(), "dtype", None)
     asked = parse_precision(str(named)) if named else Precision.FLOAT32
     method = _stored(request).method
@@ -193,12 +193,12 @@ def _quantized_layers(module: torch.nn.Module) -> list[Any]:
 
 
 def _tensors_of(layer: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Its own parameters and buffers, by name."""
+    """The layer's own parameters and buffers, by name."""
     return [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]
 
 
 def _share(module: torch.nn.Module, layers: list[Any]) -> float | None:
-    """Of all weights, how many are in those layers; None where transformers has unpacked them."""
+    """Share of all weights that are in those layers; None where transformers has unpacked them."""
     packed = {id(tensor) for layer in layers for name, tensor in _tensors_of(layer) if name != "bias"}
     inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
     outside = sum(weight.numel() for weight in weight_tensors(module) if id(weight) not in packed)

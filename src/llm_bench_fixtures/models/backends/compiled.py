@@ -52,7 +52,7 @@ NOT_COMPILED = (
 SHAPES = ((1, 8), (2, 8), (1, 21), (3, 40))  # prompts, and tokens of each: unlike in what code may be specialized for
 MOST_TOKENS = max(columns for _, columns in SHAPES)
 NEW_TOKENS = 3  # two of them by decode steps
-MOST_ROUNDS = 3  # of all shapes, until nothing more is compiled
+MOST_ROUNDS = 3  # rounds over all shapes, until nothing more is compiled
 
 
 def check(variant: Variant, device: Device) -> None:
@@ -193,7 +193,8 @@ class CompiledModel(TransformersModel):
 
 
 def refusing_endless_compiling() -> AbstractContextManager[object]:
-    """Within it, code that would be compiled again and again raises an error. By itself torch would run it as it is."""
+    """Raise an error inside the block where torch would give up compiling a piece of code again and run it
+    uncompiled."""
     import torch._dynamo.config
 
     patched: AbstractContextManager[object] = torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)

@@ -53,19 +53,19 @@ VARIANTS = (
         base="ct2-fp32",
     ),
 )
-COMPUTE_TYPES = {None: "float32", "int8": "int8_float32"}  # by quantization, as CTranslate2 names them
+COMPUTE_TYPES = {None: "float32", "int8": "int8_float32"}  # by quantization
 WEIGHTS_FILE = "model.bin"
 LIBRARIES = ("torch", "transformers", "ctranslate2")
 COUNTS = ("weight_bytes_read", "quantized_share")
 FLOAT32 = "float32"
-TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # of which a pass looks up some rows
+TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # a pass looks up some rows of these
 # Opens a model that isn't there, at which CTranslate2 logs what it found of the processor.
 PROBE = """
 import contextlib, ctranslate2
 with contextlib.suppress(RuntimeError):
     ctranslate2.Generator("", device="cpu")
 """
-PROBE_S = 60.0  # of its work, at most
+PROBE_S = 60.0  # seconds of work, at most
 STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.options.settings import Settings
 
-NAME = "endpoint"  # of the backend, of the variant without a name, and what those with one begin with
+NAME = "endpoint"  # backend's name, the unnamed variant's id, and what ids of named ones begin with
 KEY = "LLM_BENCH_ENDPOINT_KEY"  # the environment variable; _NAME is added for a server with a name
 _NAMED = re.compile(r"(?:([A-Za-z0-9._-]+)=)?(.*)")
 
@@ -111,7 +111,7 @@ BACKEND = Backend(
     is_served=True,
     takes_attention=False,
     threads_setting="",
-    takes_quantized=True,  # it is the server that has the weights
+    takes_quantized=True,  # the server has the weights
     loggers=("httpx2", "httpcore2"),
     options=(ENDPOINT, MODEL, TIMEOUT),
 )

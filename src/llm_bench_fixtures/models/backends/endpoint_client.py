@@ -32,10 +32,10 @@ from llm_bench_fixtures.text import LONGEST
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
-MOST_BYTES = 4 * 2**20  # of an answer, and of an event: the first one may have all ids of a long prompt
-BYTES_A_TOKEN = 4 * 2**10  # that an answer may have, besides, for each token that is asked for or scored
-MOST_CHARACTERS = 10_000  # of a generated text
-CHARACTERS_A_TOKEN = 1000  # that it may have, besides; the longest tokens of large vocabularies have some hundreds
+MOST_BYTES = 4 * 2**20  # in an answer, or in an event: the first one may have all ids of a long prompt
+BYTES_A_TOKEN = 4 * 2**10  # more bytes allowed for each token that is asked for or scored
+MOST_CHARACTERS = 10_000  # in a generated text
+CHARACTERS_A_TOKEN = 1000  # more allowed for each token; the longest tokens of large vocabularies have some hundreds
 QUOTED = 300  # characters of what a server says, in a reason
 DEEPEST = 4  # levels of an error's JSON at which its message is looked for
 NOTHING = frozenset({b"", b"null", b"false", b"0", b'""', b"{}", b"[]"})
@@ -156,7 +156,7 @@ class LogProb(msgspec.Struct):
 
 
 class LogProbs(msgspec.Struct):
-    """Of new tokens, or of a prompt that is echoed before them."""
+    """Log probabilities of new tokens, or of a prompt that is echoed before them."""
 
     token_logprobs: list[float | None] | None = None
     content: list[LogProb] | None = None  # llama.cpp's
@@ -299,7 +299,7 @@ class EndpointClient:
             timeout=timeout_s,
             follow_redirects=False,
             trust_env=not is_loopback(url),  # a proxy stands between the two machines, not within one
-            verify=httpx2.create_ssl_context(),  # by SSL_CERT_FILE, on this machine too
+            verify=httpx2.create_ssl_context(),  # SSL_CERT_FILE counts, on this machine too
         )
         limits = partial(httpx2.Limits, max_connections=None, keepalive_expiry=KEPT_S)
         self._http: AsyncClient = make(limits=limits(max_keepalive_connections=None))
@@ -427,7 +427,7 @@ class EndpointClient:
             reason = f"{where}: the connection broke off: {first_line(error) or type(error).__name__}"
         raise EndpointFailed(
             self.key.hide(reason), status, is_clients=is_clients
-        ) from None  # whose frames hold headers
+        ) from None  # the cause's frames hold headers
 
 
 def _shortage(error: BaseException) -> str:
@@ -464,7 +464,7 @@ async def _refusal(response: Response, key: Key) -> str:
 
 
 def _destination(location: str) -> str:
-    """Of a redirect, without a user's name, a password and a query."""
+    """Destination of a redirect, without a user's name, a password and a query."""
     try:
         parts = urlsplit(location)
     except ValueError:

@@ -60,7 +60,7 @@ def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float)
         raise
     has_open_key = bool(key.headers) and not url.startswith("https://") and not is_loopback(url)
     facts = _facts(request.source, url, served, has_open_key=has_open_key)
-    facts = replace(facts, label=key.hide(facts.label))  # which has the server's words
+    facts = replace(facts, label=key.hide(facts.label))  # the label has the server's words
     return EndpointModel(request, client, runner, served, tokenizer, facts)
 
 
@@ -190,7 +190,7 @@ class EndpointModel(Model):
             raise WorkloadUnsupported(self._served.no_scoring)
         try:
             return self._runner.run(self._score(self._served.scoring, rows))
-        except EndpointFailed as error:  # which is no reason not to measure its speed
+        except EndpointFailed as error:  # speed can be measured without scores
             raise WorkloadUnsupported(str(error)) from None
 
     async def _score(self, scoring: Scoring, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:

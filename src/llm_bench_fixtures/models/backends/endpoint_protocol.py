@@ -45,10 +45,10 @@ from llm_bench_fixtures.workloads import TokenIds, Tokenizer, plain_ids, read_co
 DONE = b"[DONE]"
 OTHER_FORM = frozenset({400, 404, 405, 422, 501})  # statuses of a server that doesn't know what it was asked
 LOG_PROB_TOLERANCE = 0.1  # nats between a token's likelihood when generated and in a prompt; bfloat16 moves it
-OF_A_LOG_PROB = 0.01  # of an unlikely token's, besides: bfloat16 has steps of 0.125 between 16 and 32
-PROBED_CHARACTERS = 300  # of each text
+OF_A_LOG_PROB = 0.01  # share of an unlikely token's nats allowed besides: bfloat16 has steps of 0.125 between 16 and 32
+PROBED_CHARACTERS = 300  # from each text
 LONGEST_NAME = 200  # characters of a model's, or of a server's for itself
-MOST_LISTED = 20  # of a server's models, in a message
+MOST_LISTED = 20  # models listed in a message
 PROBED_TEXTS = 4  # prose and code among them, which tokenizers cut differently
 NEW_TOKENS = 4
 MOST_SPECIAL = 4  # tokens that a server may put before a text to continue; a chat template may add any number
@@ -59,9 +59,10 @@ class Form:
     """The form of a request that a server takes."""
 
     is_chat: bool = False
-    """By messages, through its chat template; else by a text to continue."""
+    """Whether prompts are messages, put through the server's chat template; else a text to continue."""
     is_extended: bool = True
-    """With what vLLM, llama.cpp and others add to OpenAI's: exact lengths, token ids, no prompt cache."""
+    """Whether requests have what vLLM, llama.cpp and others add to OpenAI's: exact lengths, token ids, no prompt
+    cache."""
     takes_ids: bool = False
     """Whether prompts may be token ids."""
 
@@ -70,7 +71,7 @@ class Form:
         return "/chat/completions" if self.is_chat else "/completions"
 
     def body(self, model: str, prompt: str | TokenIds, new_tokens: int) -> dict[str, Any]:
-        """Of a greedy request. prompt: token ids only where they are taken."""
+        """Body of a greedy request. prompt: token ids only where the server takes them."""
         asked = {"messages": [{"role": "user", "content": prompt}]} if self.is_chat else {"prompt": prompt}
         body = {"model": model, **asked, "max_tokens": new_tokens, "temperature": 0, "stream": True}
         options = {"include_usage": True}
@@ -153,7 +154,7 @@ class StreamReader:
         self._is_over |= choice.finish_reason is not None
         told = len(self._ids) or _told(event)
         if told is None and text:
-            # Until the end tells: the last token isn't there before it, however many events came.
+            # Unknown until the end: the last token isn't there before it, however many events came.
             self._has_times, told = False, min(self._tokens + 1, max(self._most - 1, 1))
         self._grow(told or 0)
 
@@ -213,13 +214,13 @@ class Asker:
 
     client: EndpointClient
     model: str
-    """By its name there."""
+    """The model's name on the server."""
     tokenizer: Tokenizer
     """Ours."""
 
     async def find_form(self, text: str) -> tuple[Form, Completion]:
         """The first form that it takes, with its answer. Raises EndpointFailed with what it said to the others."""
-        refused: dict[str, EndpointFailed] = {}  # by path, of the plainest form
+        refused: dict[str, EndpointFailed] = {}  # by path, the refusal of the plainest form
         for form in FORMS:
             try:
                 return form, await self.converse(form, text, NEW_TOKENS)
@@ -287,7 +288,7 @@ class Asker:
             except EndpointFailed as error:
                 reasons.append(f"{way}: {str(error).removeprefix(f'{self.client.url}/completions: ')}")
                 continue
-            if not abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:  # which no NaN is
+            if not abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:  # a NaN isn't within either
                 seen = f"a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt"
             elif min(found) >= -LOG_PROB_TOLERANCE:
                 seen = "every token of a prompt is as good as certain"
@@ -315,7 +316,8 @@ class Asker:
         return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE + OF_A_LOG_PROB * abs(forced)
 
     async def forced_log_likelihood(self, ids: TokenIds) -> float | None:
-        """Of the last token, which the server is made to generate after the others; None where it doesn't do that.
+        """Log likelihood of the last token, which the server is made to generate after the others; None where it can't
+        be made.
 
         vLLM takes no prompt that fills its context, as a token has to follow each.
         """
@@ -339,7 +341,7 @@ class Asker:
         return None
 
     async def log_likelihoods(self, way: Scoring, ids: TokenIds) -> tuple[float, ...]:
-        """Of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
+        """Log likelihood of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
         asked: dict[str, Any] = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0}
         asked |= {"prompt_logprobs": 0} if way is Scoring.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
         body = await self.client.post("/completions", asked, Scores, room_for(len(ids)))
@@ -353,7 +355,8 @@ class Asker:
 
 
 def _read_generated(choice: Scored, tokenizer: Tokenizer) -> tuple[int, float] | None:
-    """By its id where that is reported, else by its text, as far as that is one token of ours. None without either."""
+    """Id and log likelihood of the generated token: the id as reported, else from its text where that is one token of
+    ours. None without either."""
     found = choice.logprobs
     if found is None:
         return None
@@ -386,7 +389,7 @@ class Served:
     """What a server was found to do."""
 
     model: str
-    """By its name there."""
+    """The model's name on the server."""
     owner: str
     """What the server calls itself, if it does."""
     context_length: int | None
@@ -397,7 +400,7 @@ class Served:
     """Whether it tells with each event how many tokens there are."""
     tells_ids: bool
     cached_tokens: int | None
-    """Of a prompt that came the second time. None: not known."""
+    """Tokens of a repeated prompt that came from a cache. None: not known."""
     scoring: Scoring | None
     no_scoring: str = ""
     """Why it isn't asked for likelihoods."""

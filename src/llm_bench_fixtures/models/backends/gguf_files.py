@@ -34,7 +34,7 @@ LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
 FILE = "model.gguf"
 FLOAT32_BYTES = 4
 COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")
-TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
+TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # tables that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 FLOATS = {"F32": Precision.FLOAT32, "F16": Precision.FLOAT16, "BF16": Precision.BFLOAT16}  # by gguf's names
 Q8_0_BLOCK = 32  # weights of a row
@@ -44,7 +44,7 @@ TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
 BLOCKS = {"f32": (), "q8_0": ("Q8_0",), "q4_k_m": ("Q4_K", "Q5_K", "Q6_K")}
 """The types of blocks that each of them puts matrices in, where their rows fill them."""
 SUFFIXES = (".weight", ".bias")
-TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # of GPT-2, whose layers hold columns for rows
+TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # GPT-2's layers hold columns for rows
 NO_TOKENIZER = "no_vocab"  # as llama.cpp calls it
 ROPE_FACTORS = "rope_freqs.weight"
 
@@ -70,9 +70,9 @@ LAYOUTS = {
     "qwen2": GgufLayout("qwen2"),
     "qwen3": GgufLayout("qwen3"),
 }
-"""By the config's model_type."""
+"""Layouts by the config's model_type."""
 
-EXPECTED = {  # of configs, where they name it: what llama.cpp computes
+EXPECTED = {  # what llama.cpp computes, by the config's key: a config may name nothing else there
     "activation_function": ("gelu_new",),
     "hidden_act": ("silu",),
     "add_cross_attention": (False,),

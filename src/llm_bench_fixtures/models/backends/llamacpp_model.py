@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 
-MOST_SEQUENCES = 256  # of one context
+MOST_SEQUENCES = 256  # in one context
 FLOAT32 = 0  # ggml's number for what a cache holds; its default is float16
-NO_FLASH_ATTENTION = 0  # which rounds to float16 on a CPU, whatever the cache holds; the default is to use it
+NO_FLASH_ATTENTION = 0  # flash attention rounds to float16 on a CPU, whatever the cache holds; the default is to use it
 CELLS = 256  # a sequence's cache is a multiple of it
 
 
@@ -76,7 +76,7 @@ class Room:
     """Tokens of each sequence."""
 
     tokens: int
-    """That run at once, over all sequences."""
+    """Tokens that run at once, over all sequences."""
 
     def holds(self, other: Room) -> bool:
         return self.sequences == other.sequences and self.length >= other.length and self.tokens >= other.tokens

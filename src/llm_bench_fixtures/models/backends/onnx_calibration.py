@@ -47,7 +47,7 @@ def record_feeds(module: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequenc
 
 
 def checked(feeds: Sequence[Feed]) -> list[Feed]:
-    """Of those that were recorded, each prompt's prefill and its last step, which are enough to see a broken model."""
+    """Feeds of each prompt's prefill and last step, which are enough to see a broken model."""
     return [feed for place, feed in enumerate(feeds) if place % NEW_TOKENS in (0, NEW_TOKENS - 1)]
 
 

@@ -24,7 +24,7 @@ USES_EXPORTER = first_missing(EXPORTER) is None and first_missing(OPTIMUM) is no
 EXPORTED_BY = "transformers" if USES_EXPORTER else "Optimum"
 GENERATION = "llm_bench_fixtures.models.backends.onnx_generation"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
-ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
+ERRORS, FATAL_ERRORS = 3, 4  # ONNX Runtime's levels of logging
 COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
@@ -127,7 +127,7 @@ def weight_bytes(graph: onnx.GraphProto) -> tuple[int, int]:
 
 
 def quantized_share(graph: onnx.GraphProto) -> float:
-    """Of all weights of the graph, how many are matrices in 8 bits."""
+    """Share of the graph's weights that are matrices in 8 bits."""
     import math
 
     from onnx import TensorProto

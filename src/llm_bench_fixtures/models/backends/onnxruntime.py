@@ -79,7 +79,7 @@ VARIANTS = (
     ),
 )
 
-# By default it keeps a file below ~/.cache, has a thread of its own while it measures, and sends its maker word.
+# ONNX Runtime by default keeps a file below ~/.cache, runs a thread of its own meanwhile, and reports to its maker.
 NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 
 FAILED_ALLOCATION = re.compile(
@@ -163,7 +163,7 @@ def export(request: LoadRequest) -> Artifact:
 
 
 def _export(request: LoadRequest, folder: Path) -> TextTrial:
-    """Of what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
+    """Export what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
     import torch
 
     check_memory(request, torch.float32.itemsize)

@@ -66,16 +66,16 @@ NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the buil
 
 PLAIN = "fp32"
 BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
-SCRATCH = "scratch"  # of the builder, beside what it makes
-BUILDER_S = 7200.0  # of its work, at most; it takes minutes for a large model
+SCRATCH = "scratch"  # the builder's folder, next to what it makes
+BUILDER_S = 7200.0  # seconds of the builder's work, at most; a large model takes minutes
 COUNTS = (*onnx_graphs.COUNTS, "accuracy_levels")
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 PADDING = -1
 """Stands for no token. The engine takes each place that holds the id of its padding for one, and prompts may hold any
 token; looked up in the table of embeddings, it gives the last row, which its mask then hides."""
 
-ERRORS = 3  # of ONNX Runtime's logging
-MOST_ROWS = 32  # that the engine runs at a time
+ERRORS = 3  # ONNX Runtime's level of logging
+MOST_ROWS = 32  # rows that the engine runs at a time
 GREEDY = {
     "do_sample": False,
     "num_beams": 1,
@@ -107,7 +107,7 @@ def check_buildable(architectures: list[str]) -> None:
 
 
 def builder_architectures() -> frozenset[str]:
-    """Those that the installed builder has a branch for; none where its code is written in another way."""
+    """Architectures that the installed builder has a branch for; none where its code is written in another way."""
     spec = importlib.util.find_spec("onnxruntime_genai")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     builder = folder / "models" / "builder.py"
@@ -203,7 +203,7 @@ def count_weights(folder: Path) -> None:
 
 
 def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
-    """Those of each product with a matrix in blocks."""
+    """Attributes of each product with a matrix in blocks."""
     from onnx import helper
 
     blocks = [node for node in graph.node if node.op_type == BLOCKS]
@@ -216,7 +216,7 @@ def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
 
 
 def quantized_share(graph: onnx.GraphProto) -> float:
-    """Of all weights of the graph, how many are in MatMulNBits' blocks, whose scales are no weights."""
+    """Share of the graph's weights in MatMulNBits' blocks, whose scales are no weights."""
     from onnx import TensorProto
 
     quantized = sum(attributes["N"] * attributes["K"] for attributes in _block_attributes(graph))
@@ -242,7 +242,7 @@ def open_engine(folder: Path, end: int | None) -> Any:
     session: dict[str, int | str | bool] = {
         "intra_op_num_threads": torch.get_num_threads(),
         "log_severity_level": ERRORS,
-        "enable_cpu_mem_arena": False,  # it would keep what the largest run took, and decodes no faster
+        "enable_cpu_mem_arena": False,  # the arena would keep what the largest run took, and decodes no faster
     }
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
         session["session.intra_op.allow_spinning"] = "0"

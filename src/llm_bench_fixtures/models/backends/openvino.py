@@ -128,7 +128,7 @@ def import_silently() -> None:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Keep off the terminal what OpenVINO logs as errors and goes on from, and what NNCF draws of its progress."""
-    logger = logging.getLogger("openvino")  # its own level: an export ends what `logging.disable` does
+    logger = logging.getLogger("openvino")  # a level of its own: an export ends what `logging.disable` does
     level, disabled = logger.level, logging.root.manager.disable
     logger.setLevel(logging.CRITICAL)
     logging.disable(logging.ERROR)
@@ -154,7 +154,7 @@ def export(request: LoadRequest) -> Artifact:
 
 
 def _export(request: LoadRequest, folder: Path) -> TextTrial:
-    """Of what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
+    """Export what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
     import torch
     from optimum.exporters.openvino import export_from_model
     from optimum.intel.openvino import OVConfig
@@ -182,7 +182,7 @@ def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Art
 
 
 def _quantize(source: Path, target: Path, quantization: str) -> None:
-    """From the weights alone, without calibration."""
+    """Quantize from the weights alone, without calibration."""
     from optimum.intel.openvino import OVModelForCausalLM, OVWeightQuantizationConfig
 
     config = OVWeightQuantizationConfig(**QUANTIZATIONS[quantization])
@@ -249,8 +249,8 @@ class Choices:
     """The type of keys and values in the cache."""
 
     kernels: str
-    """Its name for what computes most matrix products of a token: with the instruction set, and the type of `floats`
-    also where it multiplies integers."""
+    """OpenVINO's name for what computes most matrix products of a token: with the instruction set, and the type of
+    `floats` also where it multiplies integers."""
 
     group: int = 0
     """How many activations share a scale where they are quantized before each product; 0 where they aren't."""
@@ -310,7 +310,7 @@ def weight_bytes_read(graph: Any) -> int:
 
 
 def quantized_share(graph: Any) -> float:
-    """Of all weights of the graph, how many are stored in 8 bits or fewer."""
+    """Share of the graph's weights that are stored in 8 bits or fewer."""
     counts = Counter[bool]()
     for node in _constants(graph):
         kind = node.get_element_type().get_type_name()

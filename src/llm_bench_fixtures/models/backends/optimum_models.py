@@ -27,7 +27,7 @@ def check_exportable(model_type: str, engine: str) -> None:
     from optimum.exporters.tasks import TasksManager
 
     exporter = engine.lower()
-    unbind_partials(importlib.import_module(f"optimum.exporters.{exporter}.model_configs"))  # which registers them
+    unbind_partials(importlib.import_module(f"optimum.exporters.{exporter}.model_configs"))  # registers them
     try:
         tasks = TasksManager.get_supported_tasks_for_model_type(model_type, exporter, library_name="transformers")
     except KeyError:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.transformers import TransformersModel
     from llm_bench_fixtures.options.settings import Settings
 
-HALF_BYTES = 2  # of a weight in 16 bits
-LARGE_BYTES = 4 * 10**9  # of a model in float32; how much memory is free is not asked for smaller ones
+HALF_BYTES = 2  # bytes per weight in 16 bits
+LARGE_BYTES = 4 * 10**9  # size of a model in float32; how much memory is free is not asked for smaller ones
 FLOAT32, BFLOAT16 = (
     Variant("fp32", "torch", "float32 weights"),
     Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
@@ -83,7 +83,7 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
 
 
 def with_autocast(model: TransformersModel, compute: Precision) -> TransformersModel:
-    """The same model, each call of which runs under autocast to the dtype."""
+    """Run each call of the model under autocast to the dtype."""
     import torch
 
     from llm_bench_fixtures.models.arithmetic import tolerance_of
@@ -130,7 +130,7 @@ def with_fitting_reference(settings: Settings) -> Settings:
         return settings
     try:
         free = resolve_device(settings.device, settings.device_map).free_bytes * LEFT_FOR_WEIGHTS
-    except InvalidSetting:  # which finding the device says
+    except InvalidSetting:  # finding the device raises it again
         return settings
     return replace(settings, reference=BFLOAT16.id) if size * HALF_BYTES <= free < size * FLOAT32_BYTES else settings
 

@@ -36,7 +36,7 @@ CONFIGS = {
     DYNAMIC: "Int8DynamicActivationInt8WeightConfig",
     "float8-weight": "Float8WeightOnlyConfig",
 }
-"""By quantization, torchao's name for it."""
+"""torchao's config for each quantization."""
 
 VARIANTS = (
     Variant("ao-int8-weight", "torchao", "int8 weights", quantization="int8-weight", base="fp32"),
@@ -59,7 +59,7 @@ def prepare(request: LoadRequest) -> None:
 def load(request: LoadRequest) -> TransformersModel:
     """Raises BackendUnavailable where there is nothing to quantize; the model does where it can't run."""
     usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
-    precision = resolve_precision(usual, request.device)  # of what isn't quantized, and of products with it
+    precision = resolve_precision(usual, request.device)  # for what isn't quantized, and for products with it
     check_dtype(request, precision.actual)
     torch_backend.check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype, **attention_choice(request)).to(request.device.name)
@@ -135,7 +135,7 @@ BACKEND = Backend(
     modules=("torchao",),
     extra="torchao",
     imports=("torchao.quantization",),
-    storage=lambda *_: Storage(1.0, 4.0, takes_stacks=False, loading=4.0, is_known=True),  # it is loaded in float32
+    storage=lambda *_: Storage(1.0, 4.0, takes_stacks=False, loading=4.0, is_known=True),  # loaded in float32
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     libraries=("torchao",),
