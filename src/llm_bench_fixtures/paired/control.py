@@ -24,10 +24,10 @@ from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.results.record import Status
 
 LABELS = (BASE, HEAD)
-ROUNDS_SHARE = 0.4  # of the time of a pair, for its rounds; the rest starts processes, loads models and passes turns
-SUITE_PAIRS = 5  # that a large suite of a slow model gets, however long they take
-MARGIN = 1.1  # times the time of the pair before, that one is expected to take
-LEAST_SHARE = 0.25  # of the time of a pair with all tests, that one with few tests takes
+ROUNDS_SHARE = 0.4  # share of a pair's time for its rounds; the rest starts processes, loads models and passes turns
+SUITE_PAIRS = 5  # pairs that a large suite of a slow model gets, however long they take
+MARGIN = 1.1  # expected time of a pair over that of the pair before
+LEAST_SHARE = 0.25  # expected time of a pair with few tests over that of one with all tests, at least
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class PairPlan:
     commands: tuple[Command, ...]
     """How the workers of each lane are started; as many pairs run at once, as far as there is memory."""
     threads: int
-    """Of each process."""
+    """Number of threads of each process."""
     threshold: float
     """The share by which something may get worse."""
     pairs: int
-    """Before the first analysis."""
+    """Number of pairs before the first analysis."""
     pace: TrialPace
-    """At its slowest: where there are few tests."""
+    """Slowest pace, used where there are few tests."""
     max_time_per_test_s: float
     """For each test that both sides have, unless `max_time_s` is given."""
     suite_time_s: float = math.inf

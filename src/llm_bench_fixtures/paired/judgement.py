@@ -116,7 +116,7 @@ def with_group(own: Finding, group: Finding, limit: float) -> Finding:
 
 
 def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H, PairedDifference | None]:
-    """Of each hypothesis; what is known of all those of one metric and one level helps with each."""
+    """Estimates of each hypothesis; what is known of all those of one metric and one level helps with each."""
     levels: dict[tuple[str, bool], list[Sequence[float]]] = defaultdict(list)
     for one, values in differences.items():
         levels[_level(one)].append(values)
@@ -137,7 +137,7 @@ def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H
 
 
 def _level(one: Measurand | HypothesisGroup) -> tuple[str, bool]:
-    """Its metric, and whether it is of all variants."""
+    """Metric of a hypothesis, and whether it is of all variants."""
     return one.metric, isinstance(one, HypothesisGroup) and not one.variant
 
 

@@ -24,7 +24,7 @@ class Lanes(Generic[L, T]):
     lanes: Sequence[L]
     """What a job needs of its lane."""
     roster: Roster
-    """Of the workers that the jobs start."""
+    """Roster of the workers that the jobs start."""
     most_at_once: int = field(default=0, init=False)
     """Jobs that ran at the same time."""
 

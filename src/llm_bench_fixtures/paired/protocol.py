@@ -35,14 +35,14 @@ PROTOCOL = 4
 
 
 class _Tagged(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
-    """On the wire each message has its class's name in lower case as its "kind"."""
+    """Base of the messages. On the wire each has its class's name in lower case as its "kind"."""
 
 
 class Hello(_Tagged, frozen=True):
     protocol: int
     """PROTOCOL of the worker's package."""
     version: str
-    """Of the worker's package."""
+    """Version of the worker's package."""
 
 
 class Begin(_Tagged, frozen=True):
@@ -84,7 +84,7 @@ class Ready(_Tagged, frozen=True):
     is_on_cpu: bool
     """Whether it runs on the CPU, so that binding its process to a core keeps it apart from other processes."""
     times: Times
-    """Of the round that the test has run already, without turns: of the first two tokens, as a warm-up."""
+    """Times of the round that the test has run already, without turns: of the first two tokens, as a warm-up."""
 
 
 class Go(_Tagged, frozen=True):

@@ -29,7 +29,7 @@ class Resolution:
     deviation: float
     """Standard deviation between pairs, pooled over the tests."""
     half_width: float
-    """Of the interval at the first analysis."""
+    """Half-width of the interval at the first analysis."""
     resolvable: float
     """The minimum detectable effect: the smallest change that the first analysis detects in 95 % of cases."""
 
@@ -55,7 +55,7 @@ class CoarseResolution:
 
 
 def resolutions(result: PairedResult) -> tuple[Resolution, ...]:
-    """Of each metric with a test that has differences of two or more pairs."""
+    """Resolution of each metric with a test that has differences of two or more pairs."""
     count, alpha = result.first_analysis, alpha_of_analysis(1)
     return tuple(
         Resolution(

@@ -46,7 +46,7 @@ class Absence(StrEnum):
     VANISHED = "vanished"
     SKIPPED = "skipped"
     FAILED = "failed"
-    CHANGED = "changed"  # it times another workload than before
+    CHANGED = "changed"  # another workload than before
     NOT_TIMED = "not timed"
 
 
@@ -73,7 +73,7 @@ class PairedResult:
     threshold: float
     """The share by which something may get worse."""
     threads: int
-    """Of each process."""
+    """Number of threads of each process."""
     cores: tuple[int, ...]
     """Cores that the rounds ran on, those of each lane; empty if they weren't bound to any."""
     first_analysis: int
@@ -81,7 +81,7 @@ class PairedResult:
     analyses: int
     """Analyses of the group sequential test."""
     findings: Mapping[Measurand, Finding]
-    """On each test and metric."""
+    """Finding on each test and metric."""
     differences: Mapping[Measurand, tuple[float, ...]]
     """One of each pair, as statistics.pair_difference returns it."""
     not_compared: tuple[NotCompared, ...]
@@ -97,9 +97,9 @@ class PairedResult:
     at_once: int = 1
     """The most pairs that ran at the same time."""
     groups: Mapping[HypothesisGroup, Finding] = field(default_factory=dict)
-    """On the tests of each variant, and of all variants, in each metric."""
+    """Findings on the tests of each variant, and of all variants, in each metric."""
     variants: Mapping[str, str] = field(default_factory=dict)
-    """By test, the id of its variant."""
+    """Id of the variant that runs each test, by test."""
     allowed: frozenset[Allowance] = NOTHING
     """What doesn't make the status red."""
 
@@ -159,7 +159,7 @@ class PairedResult:
             return None
         try:
             base, head = (judged_run_from_json(run, side) for run, side in zip(self.runs, (BASE, HEAD), strict=True))
-        except UnreadableResults:  # of another schema
+        except UnreadableResults:  # a run of another schema
             return None
         return compare_runs(base, head, OBSERVED_RULES, registry())
 
@@ -168,7 +168,7 @@ class PairedResult:
         return self.carried.with_verdict(Verdict.REGRESSED, Force.BLOCKING) if self.carried else []
 
     def deviations(self) -> dict[str, float]:
-        """By metric, the standard deviation between pairs of the logarithm of its ratio, pooled over the tests."""
+        """Standard deviation of the log ratio between pairs, by metric, pooled over the tests."""
         groups: dict[str, list[tuple[float, ...]]] = {}
         for measurand, values in self.differences.items():
             groups.setdefault(measurand.metric, []).append(values)
@@ -226,7 +226,7 @@ def _comparison_json(compared: Measurand | HypothesisGroup, finding: Finding) ->
 
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
-    """Without the runs, which stand in the result."""
+    """Trial as JSON, without the runs, which stand in the result."""
     return {
         "collected": trial.collected,
         "variants": trial.variants,

@@ -16,9 +16,9 @@ from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, by_meas
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
 from llm_bench_fixtures.statistics.spending import share_of_look
 
-# Over all analyses, and in both directions.
-ALPHA = 0.02  # of one interval
-FAMILY_ERROR = 0.04  # of all groups and tests together: 2 % of runs with a false regression
+# Errors over all analyses, and in both directions.
+ALPHA = 0.02  # for one interval
+FAMILY_ERROR = 0.04  # for all groups and tests together: 2 % of runs with a false regression
 GROWTH = 1.5  # pairs at an analysis over pairs at the one before
 
 
@@ -48,7 +48,7 @@ class SequentialTests:
 
     @property
     def differences(self) -> dict[Measurand, tuple[float, ...]]:
-        """Of each test and metric, those of all pairs that measured it while it wasn't settled."""
+        """Differences of each test and metric, from all pairs that measured it while it wasn't settled."""
         return {measurand: tuple(values) for measurand, values in by_measurand(self._pairs).items()}
 
     def add(self, pair: Mapping[Measurand, float], variants: Mapping[str, str]) -> None:

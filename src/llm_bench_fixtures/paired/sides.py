@@ -29,7 +29,7 @@ class PairSide:
     python: str
     """The path of its interpreter."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of its environment, besides those that all sides have."""
+    """Environment variables, besides those that all sides have."""
 
     @property
     def import_paths(self) -> tuple[str, ...]:

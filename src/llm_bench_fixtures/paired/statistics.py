@@ -45,7 +45,7 @@ class Measurand:
     test: str
     """Node id."""
     metric: str
-    """Its name."""
+    """Name of the metric."""
 
 
 @dataclass(frozen=True)

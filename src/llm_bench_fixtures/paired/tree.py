@@ -24,8 +24,8 @@ from typing import TypeAlias
 from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.statistics.robust import hodges_lehmann
 
-LEAST_MEMBERS = 2  # of a group; one of a single member would be that member again
-LEAST_PRESENT = 0.5  # of a group's members in a pair that counts for it
+LEAST_MEMBERS = 2  # in a group; one of a single member would be that member again
+LEAST_PRESENT = 0.5  # share of a group's members in a pair that counts for it
 # How the error is divided at first between the groups of all variants, those of one variant, and the tests.
 ALL_SHARE, VARIANT_SHARE, TEST_SHARE = 0.2, 0.4, 0.4
 
@@ -37,7 +37,7 @@ class HypothesisGroup:
     variant: str
     """Id of the variant whose tests they are; empty for the tests of all variants."""
     metric: str
-    """Its name."""
+    """Name of the metric."""
 
 
 Hypothesis: TypeAlias = Measurand | HypothesisGroup
@@ -77,7 +77,7 @@ class Tree:
         return group if group in self.of_variants else None
 
     def differences(self, pairs: Sequence[Mapping[Measurand, float]]) -> dict[HypothesisGroup, list[float]]:
-        """Of each group that is judged, one difference of each pair that measured at least half of its members."""
+        """Differences of each group that is judged, one for each pair that measured at least half of its members."""
         found: dict[HypothesisGroup, list[float]] = {group: [] for group in (*self.of_all, *self.of_variants)}
         for pair in pairs:
             located: dict[HypothesisGroup, float] = {}
@@ -133,7 +133,8 @@ def critical_levels(tree: Tree, error: float, rejected: Collection[Hypothesis]) 
 
 
 def _first_shares(tree: Tree, error: float) -> tuple[float, float, float]:
-    """Of each group of all variants, of each group of one variant and of each test, before anything is rejected."""
+    """Shares of the error before anything is rejected: of each group of all variants, of each group of one variant and
+    of each test."""
     counts = len(tree.of_all), len(tree.of_variants), sum(map(len, tree.variants.values()))
     shares = (ALL_SHARE, VARIANT_SHARE, TEST_SHARE)
     divided = sum(share for share, number in zip(shares, counts, strict=True) if number)

@@ -54,7 +54,7 @@ class TrialPace:
         return max(min(self.rounds, int(self.time_s * share / row_s)), least)
 
     def tokens_per_turn(self, row: Row) -> int:
-        """The same number for all sides, so that they pause at the same places. 0 if there is only one token."""
+        """Tokens per turn, equal for all sides, so that they pause at the same places. 0 if there is only one token."""
         slowest_s = max(times.tpot_s or math.inf for times in row)
         if not self.turn_s or slowest_s == math.inf:
             return 0
@@ -66,29 +66,29 @@ class Trial:
     """What one trial measured. It is filled as the trial goes on, so that an interrupted one keeps what it has."""
 
     collected: list[tuple[str, ...]] = field(default_factory=list)
-    """Of each side, the tests that can be compared."""
+    """Tests that can be compared, one tuple per side."""
     rounds: dict[str, list[Row]] = field(default_factory=dict)
-    """By test, the rounds of the whole workload in order; those of one row ran in turns."""
+    """Rounds of the whole workload by test, in order; those of one row ran in turns."""
     prefills: dict[str, list[Row]] = field(default_factory=dict)
-    """By test, the rounds of one token each, in order; empty if the workload has no more tokens."""
+    """Rounds of one token each by test, in order; empty if the workload has no more tokens."""
     variants: dict[str, str] = field(default_factory=dict)
-    """By test, the id of the variant that runs it."""
+    """Id of the variant that runs each test, by test."""
     is_on_cpu: bool = True
     """Whether all its models run on the CPU."""
     endings: dict[str, list[Ended]] = field(default_factory=dict)
-    """By test, how it ended on each side."""
+    """Endings by test, one per side."""
     workloads: dict[str, list[str]] = field(default_factory=dict)
-    """By test, the digest of what each side times; empty if the side times nothing."""
+    """Digests by test of what each side times; empty if the side times nothing."""
     runs: list[Mapping[str, Any] | None] = field(default_factory=list)
-    """Of each side, the run as results.storage.run_to_json returns it; None if the trial didn't observe."""
+    """Runs as results.storage.run_to_json returns them, one per side; None if the trial didn't observe."""
     total_s: float = 0.0
-    """With starting the workers and loading the models."""
+    """Seconds in all, with starting the workers and loading the models."""
     is_complete: bool = False
 
 
 Choose: TypeAlias = Callable[[Sequence[tuple[str, ...]]], Sequence[str]]
 Announce: TypeAlias = Callable[[str], None]
-PaceOf: TypeAlias = Callable[[int], TrialPace]  # of a trial with so many tests
+PaceOf: TypeAlias = Callable[[int], TrialPace]  # the pace of a trial with so many tests
 
 
 @dataclass

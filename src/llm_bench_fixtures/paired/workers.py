@@ -19,7 +19,7 @@ from llm_bench_fixtures.version import __version__
 
 T = TypeVar("T")
 
-LAST_LINES = 12  # of a worker's output, in the message of its failure
+LAST_LINES = 12  # lines of a worker's output in the message of its failure
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Command:
     arguments: tuple[str, ...]
     """For pytest, as they were given."""
     variables: Mapping[str, str]
-    """Of the worker's environment."""
+    """Variables of the worker's environment."""
     cores: tuple[int, ...]
     """For the rounds; empty if any will do."""
     timeout_s: float

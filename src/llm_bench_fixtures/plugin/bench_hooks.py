@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("llm_pair_socket") is not None:
         from llm_bench_fixtures.plugin import pair_worker
 
-        config.pluginmanager.register(pair_worker)  # which configures it at once
+        config.pluginmanager.register(pair_worker)  # registering configures it at once
     check_settings(config)
     if any_given(config):
         check_is_gated(config)
@@ -135,7 +135,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         score_reference_first(session)
     try:
         result = yield
-    except (session.Failed, session.Interrupted):  # by -x, --maxfail or a plugin, not by Ctrl-C
+    except (session.Failed, session.Interrupted):  # raised by -x, --maxfail or a plugin, not by Ctrl-C
         score_the_rest(session)
         raise
     score_the_rest(session)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Prompts, TokenIds
 
-TTFT_LIMIT_S, TPOT_LIMIT_S = 1.0, 0.1  # of a good request, where --llm-need says no other
+TTFT_LIMIT_S, TPOT_LIMIT_S = 1.0, 0.1  # limits of a good request, where --llm-need says no other
 
 
 class LlmEquivalence:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.forecast import Shape
     from llm_bench_fixtures.workloads import Padding, Workload
 
-LEAST_PROMPTS = 8  # of a case that sweeps batch sizes
-USUAL_TOKENS = 64  # of a prompt that can't be told before its test runs
+LEAST_PROMPTS = 8  # prompts of a case that sweeps batch sizes
+USUAL_TOKENS = 64  # tokens of a prompt that can't be told before its test runs
 TOKEN_CHARACTERS = 4
 PADDED_PROMPTS = 4
 CHECKS = "llm_equivalence"  # the fixture of tests that compare execution modes
@@ -102,7 +102,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
 def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:
     setup, case = session.config.stash[SESSION].setup, own_case_of(item)
     if setup.own is not None and case is not None:
-        with suppress(WorkloadUnsupported):  # its test says so
+        with suppress(WorkloadUnsupported):  # the test says it
             return setup.own.work(case, setup.prompts).shape
     return shape_of(item, settings, _context(session))
 

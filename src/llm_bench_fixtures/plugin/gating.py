@@ -164,8 +164,8 @@ def _gated_comparison(config: pytest.Config) -> Comparison | None:
 
 
 def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
-    """With the run of --benchmark-compare. A warning names one that can't be read; this run is reported all the
-    same."""
+    """Comparison with the run of --benchmark-compare. A warning names one that can't be read; this run is reported all
+    the same."""
     from llm_bench_fixtures.gate.comparison import compare_runs
     from llm_bench_fixtures.history.saved import judged_run
 

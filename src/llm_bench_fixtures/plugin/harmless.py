@@ -23,7 +23,7 @@ class HarmlessWarnings:
         text = str(warning_message.message)
         shown = harmless_text(text)
         if shown != text:
-            warning_message.message = Warning(shown)  # its category stands beside it
+            warning_message.message = Warning(shown)  # the warning's category stands next to it
 
 
 def make_harmless_to_show(compared_benchmark: dict[str, Any]) -> None:

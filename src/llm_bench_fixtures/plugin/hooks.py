@@ -37,7 +37,7 @@ from llm_bench_fixtures.suite import suite_id
 OWN_FIXTURES = frozenset(SWEEPS).union(name for name in dir() if name.startswith("llm_"))
 BENCH_HOOKS = "llm_bench_fixtures.plugin.bench_hooks"
 WORKING_STORAGE = "./.benchmarks"  # pytest-benchmark's default
-HAS_BENCHMARKS_KEY = "llm_bench_has_benchmarks"  # of what a worker of pytest-xdist tells its controller
+HAS_BENCHMARKS_KEY = "llm_bench_has_benchmarks"  # key of what a worker of pytest-xdist tells its controller
 BEGAN_S: pytest.StashKey[float] = pytest.StashKey()  # when pytest began, on time.monotonic()
 IN_WORKERS: pytest.StashKey[bool] = pytest.StashKey()  # whether any worker had tests of a variant
 
@@ -104,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("llm_pair_socket") is not None or any(_is_given(config, name) for name in names):
         use(config)
     storage = str(config.getoption("benchmark_storage", "")).removeprefix("file://")
-    if storage not in ("", WORKING_STORAGE) and "://" not in storage:  # which is a server
+    if storage not in ("", WORKING_STORAGE) and "://" not in storage:  # a URL names a server
         refuse_unreadable_storage(storage)
     if config.getoption("benchmark_compare", None) and "://" not in storage:
         from llm_bench_fixtures.plugin.internals import refuse_unreadable_runs
@@ -177,7 +177,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_generate_machine_info() -> Generator[None, dict[str, Any], dict[str, Any]]:
-    """Its look at the processor starts a Python that would import from the working folder first."""
+    """Keep pytest-benchmark's look at the processor, which starts a Python, from importing out of the working
+    folder."""
     from llm_bench_fixtures.processes.environment import off_the_working_folder
 
     with off_the_working_folder():

@@ -62,7 +62,7 @@ def setup_of_paths(config: pytest.Config) -> tuple[Path, Path | None]:
         "rootdir_cmd_arg": given.rootdir,
         "invocation_dir": config.invocation_params.dir,
     }
-    takes = inspect.signature(determine_setup).parameters  # which differ from version to version
+    takes = inspect.signature(determine_setup).parameters  # parameters differ from version to version
     root, ini, *_ = determine_setup(**{name: value for name, value in known.items() if name in takes})
     return root, ini
 
@@ -94,7 +94,7 @@ def terminal_file(reporter: TerminalReporter) -> TextIO:
 
 
 def terminal_encoding(reporter: TerminalReporter) -> str | None:
-    """Of the stream that pytest writes to; None where it takes any text."""
+    """Encoding of the stream that pytest writes to; None where it takes any text."""
     encoding: str | None = getattr(terminal_file(reporter), "encoding", None)
     return encoding
 
@@ -304,8 +304,8 @@ def report_times(benchmark: Any, rounds_s: Sequence[float], again: Callable[[], 
     passed_s = 0.0
     left = list(rounds_s)
 
-    def perf_counter() -> float:  # by whose name the clock stands in saved runs
-        """From 0 at each round's start, since a difference of sums would not be the round's own number."""
+    def perf_counter() -> float:  # saved runs name the clock by this function's name
+        """Seconds from 0 at each round's start, since a difference of sums would not be the round's own number."""
         nonlocal passed_s
         read_s, passed_s = passed_s, 0.0
         return read_s
@@ -341,7 +341,7 @@ def is_skipped(item: pytest.Item) -> bool:
     try:
         return evaluate_skip_marks(item) is not None
     except (pytest.fail.Exception, Exception):
-        return False  # its own test will say so
+        return False  # the test itself will say so
 
 
 def skipped(reason: str) -> Skipped:

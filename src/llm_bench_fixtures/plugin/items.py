@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
-LACKING: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by name, what tests need that had nothing to run on
-COLLECTED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # by test, its place among those that were collected
+LACKING: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # what tests need that had nothing to run on, by name
+COLLECTED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # each test's place among those that were collected
 ORDERED: pytest.StashKey[bool] = pytest.StashKey()  # whether a plugin has ordered the tests
 ARRANGED: pytest.StashKey[Sequence[str]] = pytest.StashKey()  # the tests as they were arranged last
 PLAN: pytest.StashKey[Plan] = pytest.StashKey()
@@ -85,11 +85,11 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 
 def _variants_for(metafunc: pytest.Metafunc) -> tuple[Variant, ...]:
-    """Those of the run that the test's markers name, or all; of a test of load those that take requests."""
+    """Variants of the run that the test's markers name, or all; for a test of load those that take requests."""
     names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
     try:
         variants = selected_variants(metafunc.config, names)
-    except pytest.UsageError as error:  # which pytest would show with a traceback here
+    except pytest.UsageError as error:  # pytest would show it with a traceback here
         what = "llm_variants: " if names else ""
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
     if "llm_threads" in metafunc.fixturenames:
@@ -166,7 +166,7 @@ def is_benchmark(item: pytest.Item) -> bool:
 
 
 def case_of(item: pytest.Item) -> str:
-    """The same for tests that differ in the variant alone."""
+    """Node id without the variant: equal for tests that differ in the variant alone."""
     function, case = item.nodeid.partition("[")[0], identify(item).case
     return f"{function}[{case}]" if case else function
 
@@ -230,7 +230,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
 
 
 def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
-    """Those of the benchmarks among the tests."""
+    """Cases of the benchmarks among the tests."""
     found: dict[str, Case] = {}
     items = [*filter(is_benchmark, items)]
     first_cache = next((own.cache for item in items if (own := own_case_of(item))), None)
@@ -238,7 +238,7 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
         variant, case = variant_of(item), case_of(item)
         scenario, own = identify(item).scenario, own_case_of(item)
         size = parameters_of(item).get("llm_prompt_length" if scenario == PROMPT_LENGTHS else "llm_batch_size")
-        if scenario == OWN:  # which a file of the user's may be called, too
+        if scenario == OWN:  # a file of the user's may be called so, too
             size = own.batch_size if own and own.cache is first_cache else None
         known = found.get(case, Case(case, scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
@@ -258,7 +258,7 @@ def plan_and_arrange(
     before = config.stash[ARRANGED]
     arranged = {nodeid: place for place, nodeid in enumerate(before)}
     places = [arranged.get(item.nodeid, -1) for item in session.items]
-    if places != sorted(places):  # by a plugin that came after this one, or --failed-first
+    if places != sorted(places):  # ordered by a plugin that came after this one, or --failed-first
         config.stash[ORDERED] = True
     bench = bench_session(config)
     tested = {variant.id for item in session.items if (variant := variant_of(item))}
@@ -394,7 +394,7 @@ def _gate_marks(item: pytest.Item) -> dict[str, str]:
     """What the test's `llm_gate` markers allow; the closest one's word counts."""
     markers = list(item.iter_markers("llm_gate"))[::-1]
     given = {name: str(change) for marker in markers for name, change in marker.kwargs.items()}
-    return given | {str(word): "" for marker in markers for word in marker.args}  # which no rule can be read from
+    return given | {str(word): "" for marker in markers for word in marker.args}  # no rule can be read from a bare word
 
 
 def own_case_of(item: pytest.Item) -> OwnCase | None:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PLUGIN = "llm_bench_fixtures.plugin.bench_hooks"  # whose own implementations fail as our code does
+PLUGIN = "llm_bench_fixtures.plugin.bench_hooks"  # its implementations fail as our code does
 ENDS_TESTS = "pytest_llm_bench_measure"  # the one hook that may skip or fail the test that it is called in
-OUTCOMES = (pytest.fail.Exception, pytest.skip.Exception)  # which are no Exceptions
+OUTCOMES = (pytest.fail.Exception, pytest.skip.Exception)  # no Exceptions
 EXPECTED = {
     "pytest_llm_bench_variants": "a sequence of Variant",
     "pytest_llm_bench_metrics": "a sequence of Metric",
@@ -68,7 +68,7 @@ class Implementation:
 
 
 def implementations(config: pytest.Config, hook: str) -> list[Implementation]:
-    """Those of all plugins in the order in which pytest calls them, this package's own last."""
+    """Implementations of all plugins in the order in which pytest calls them, this package's own last."""
     found = getattr(config.hook, hook).get_hookimpls()
     plugins = [one.plugin for one in reversed(found) if not (one.wrapper or one.hookwrapper)]
     made = [_alone(config, hook, plugin, plugins) for plugin in plugins]
@@ -169,7 +169,7 @@ def measured_by_hooks(config: pytest.Config, model: ModelHandle, record: Record)
 
 
 def computed_values(values: Mapping[str, float], metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """Those of a record's values that a project's own formulas give: to be kept, as nobody else can compute them.
+    """Values of a record that a project's own formulas give: to be kept, as nobody else can compute them.
 
     metrics: the registry.
     """

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BENCHMARKS = "benchmarks"
-WARM_UP_TOKENS = 2  # of the round before Ready: a prefill and a decode step, which touch all weights
+WARM_UP_TOKENS = 2  # tokens of the round before Ready: a prefill and a decode step, which touch all weights
 
 
 class Turns:
@@ -69,7 +69,7 @@ class Turns:
         self._ended: Ended | None = None
 
     def choose(self, tests: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the collected tests that are to run, in order."""
+        """Collected tests that are to run, in order."""
         by_name = {encodable(test): test for test in tests}
         self.send(Collected(tuple(by_name)))
         return tuple(by_name[name] for name in self._expect(Selected).tests)
@@ -118,7 +118,7 @@ class Turns:
             self._ended = None
 
     def send(self, message: Message) -> None:
-        with contextlib.suppress(ChannelClosed):  # which ends the worker when it waits for the next message
+        with contextlib.suppress(ChannelClosed):  # a closed channel ends the worker when it waits for the next message
             self._channel.send(message)
 
     def finish(self, finished: Finished) -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
 PATHS_FIRST = "Paths of tests stand before --llm-resume"
 REACHED = (*DONE, Status.ERROR)
-RECORDS: pytest.StashKey[Mapping[str, Record]] = pytest.StashKey()  # its records by test
+RECORDS: pytest.StashKey[Mapping[str, Record]] = pytest.StashKey()  # the earlier session's records by test
 
 
 def use_resuming(config: pytest.Config) -> None:
@@ -83,7 +83,7 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
         path = _most_measured(bench) if settings.resume is True else settings.resume
         file = path / RESULTS_FILE if path.is_dir() else path
         before = _read(file, own, hold)
-        _check_like(file, before, bench.foreseen(before))  # which downloads nothing
+        _check_like(file, before, bench.foreseen(before))  # downloads nothing
         bench.setup.check()
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-resume: {error}") from error
@@ -153,7 +153,7 @@ def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> No
     scenarios = [identify(item).scenario for item, _ in tested if item.nodeid in benchmarks]
     bench.measuring.forgo(scenarios)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and config.get_verbosity() >= -1:  # it is the one word on it
+    if reporter is not None and config.get_verbosity() >= -1:  # the one word on resuming
         total = sum(map(len, cases.values()))
         kept = f"{len(scenarios)} of {count(total, 'benchmark')} kept"
         tell(reporter, harmless([f"llm-bench: {kept} of the run that began {before.provenance.started}"]))

@@ -27,11 +27,12 @@ from llm_bench_fixtures.plugin.terminal_progress import tell
 AGAIN_S = 1.0
 LONGEST_S = 4.0  # until pytest has heard it
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-FILES = range(64)  # by number, that may be the terminal
+FILES = range(64)  # numbers of files that may be the terminal
 
 
 def end_at_signals(session: pytest.Session) -> None:
-    """From now on; not in processes that others end: a worker of pytest-xdist's or of `llm-bench pair`."""
+    """End the run at signals from now on; not in processes that others end: a worker of pytest-xdist's or of `llm-bench
+    pair`."""
     if is_xdist_worker(session.config) or TURNS in session.config.stash:
         return
     others = {item.nodeid for item in session.items if not variant_of(item)}
@@ -85,7 +86,7 @@ class EndingSignals:
         return test not in self._others and not (self._is_debugged and heard is signal.SIGINT)
 
     def pytest_enter_pdb(self) -> None:
-        """By `breakpoint()`, without an option."""
+        """Note a debugger that a test enters by `breakpoint()`, without an option."""
         self._is_debugged = True
 
     def _leave_terminal(self) -> None:
@@ -95,7 +96,7 @@ class EndingSignals:
             os.dup2(nowhere, number)
 
     def _insist(self) -> None:
-        """Until pytest has heard of it."""
+        """Repeat the signal until pytest has heard of it."""
         until = time.monotonic() + LONGEST_S
         while not self._has_ended.wait(AGAIN_S):
             if time.monotonic() >= until:

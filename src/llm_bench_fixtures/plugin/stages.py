@@ -28,7 +28,7 @@ class Growth:
     told: list[str] = field(default_factory=list)
     """What the terminal was told last."""
     rests_until_s: float = 0.0
-    """By time.monotonic()."""
+    """End of the rest, on time.monotonic()'s clock."""
 
 
 GROWTH: pytest.StashKey[Growth] = pytest.StashKey()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LIMITS_SHARE = 0.05  # of the run's time, at most, for measuring the machine's limits
+LIMITS_SHARE = 0.05  # share of the run's time, at most, for measuring the machine's limits
 WITH_NAMES = ("model", "choices", "prompts", "tasks")  # options whose values are names or paths
 
 ALL_SETTINGS = (*FIELDS, NEED, WANT, *backends.SETTINGS, *gate_options.SETTINGS)
@@ -54,7 +54,7 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 OWN_PROMPTS: pytest.StashKey[OwnPrompts | None] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
-SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
+SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # scenarios of the benchmarks that were collected
 BENCHMARKS: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # the scenario of each that was collected
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
 KEPT: pytest.StashKey[frozenset[str]] = pytest.StashKey()  # the tests that an earlier session has run, by --llm-resume
@@ -76,7 +76,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def own_prompts_of(config: pytest.Config) -> OwnPrompts | None:
-    """Those of --llm-prompts, read when they are first asked for: standard input can be read but once. UsageError for
+    """Prompts of --llm-prompts, read when they are first asked for: standard input can be read but once. UsageError for
     what can't be used."""
     if OWN_PROMPTS not in config.stash:
         config.stash[OWN_PROMPTS] = or_usage_error(lambda: _own_prompts(config))
@@ -179,7 +179,7 @@ def bench_session(config: pytest.Config) -> BenchSession:
     """The session of this run, made when it is first asked for."""
     if SESSION not in config.stash:
         metrics_of(config)  # where it can't be, nothing is worth measuring
-        hooks.use(config)  # which a test may ask for by `getfixturevalue` alone
+        hooks.use(config)  # a test may ask for the fixtures by `getfixturevalue` alone
         config.stash[SESSION] = _new_session(config)
         config.pluginmanager.register(HarmlessWarnings())
         config.stash[SESSION].results.scenarios = config.stash.get(SCENARIOS, ())

@@ -39,8 +39,8 @@ def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
 
 
 class TerminalProgress(ProgressDisplay):
-    """On a terminal one line below pytest's, which each next one replaces, and of which nothing stays. In a log, which
-    is no terminal or is CI's, one line for what has lasted ten seconds.
+    """Progress on a terminal: one line below pytest's, which each next one replaces, and of which nothing stays. In a
+    log, which is no terminal or is CI's, one line for what has lasted ten seconds.
 
     Silent under -q, in the workers of pytest-xdist, and where there is no terminal reporter.
     """
@@ -50,7 +50,7 @@ class TerminalProgress(ProgressDisplay):
         self._config = config
         self._long_in_log_s = LONG_IN_LOG_S if long_in_log_s is None else long_in_log_s
         self._logged: set[str] = set()
-        self._column: int | None = None  # of pytest's cursor, while a line is shown
+        self._column: int | None = None  # column of pytest's cursor, while a line is shown
         self._silent = self._reporter is None or config.get_verbosity() < 0
         self._is_terminal = not self._silent and is_terminal(self._reporter)
 
@@ -111,7 +111,7 @@ def _shortened(text: str) -> str:
 
 
 def _times(status: Ongoing) -> tuple[str, str]:
-    """Of the activity, and of the whole run. What isn't known is left out."""
+    """Times of the activity, and of the whole run, as text. What isn't known is left out."""
     elapsed, left = duration(status.elapsed_s), status.left
     run = "" if status.run_left_s is None else f"; run: ~{about(status.run_left_s)}"
     if left is not None:
