@@ -12,7 +12,7 @@ from llm_bench_fixtures.text import harmless_text, without_middle
 LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
 PROCESS_LIMIT = " (most often a limit on processes and threads: ulimit -u, or the container's)"
-LEAST_ALIKE = 0.7  # of two names, one of which is a typing error of the other
+LEAST_ALIKE = 0.7  # similarity of two names, one of which is a typing error of the other
 WITHOUT_DOCSTRINGS = 2  # Python's level of optimization
 
 

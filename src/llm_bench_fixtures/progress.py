@@ -63,9 +63,9 @@ class Ongoing:
     detail: str = ""
     """Who is at it: a variant's id."""
     left: Left | None = None
-    """Until the activity ends; None where there is nothing to tell it by."""
+    """Time until the activity ends; None where there is nothing to tell it by."""
     run_left_s: float | None = None
-    """Until the run is done, as it is expected; None where nobody knows."""
+    """Seconds until the run is done, as it is expected; None where nobody knows."""
 
 
 class ProgressDisplay:
@@ -177,7 +177,7 @@ class Progress:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Within the block `tell_share` tells this one."""
+        """Let `tell_share` tell this progress inside the block."""
         token = _TOLD.set(self)
         try:
             yield

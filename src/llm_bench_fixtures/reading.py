@@ -20,10 +20,10 @@ from llm_bench_fixtures.text import LONGEST
 T = TypeVar("T")
 
 # The limits are far from real runs.
-LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
+LARGEST = 1e30  # for any figure: more than all FLOPs of a year, and far from where floats overflow
 LONGEST_S = 1e9  # thirty years
 LONGEST_TEXT = 1_000_000  # characters of a reason, or a command line
-Name = Annotated[str, Meta(max_length=LONGEST)]  # of a test, parametrized by a prompt of 25,000 tokens; of a metric
+Name = Annotated[str, Meta(max_length=LONGEST)]  # a test, parametrized by a prompt of 25,000 tokens; a metric
 Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 Figure = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
@@ -32,10 +32,10 @@ Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
 
 KERNELS = ("/proc", "/sys", "/dev")  # files there may block, or have no end, and look like any other
 IN_MEMORY = "/dev/shm"  # noqa: S108  # a disk in memory, with files like any other's
-LARGE_BYTES = 10**10  # that takes some seconds to read
-LEAST_SHARE = 0.01  # of a large file that the disk holds; no file system compresses weights to that
+LARGE_BYTES = 10**10  # a file so large takes some seconds to read
+LEAST_SHARE = 0.01  # share of a large file that the disk holds; no file system compresses weights to that
 WAIT_BUDGET_S = 30.0  # for a first byte: a network's disk that is gone gives none, and no error
-DISK_BLOCK_BYTES = 512  # of what a file's status counts, whatever the disk's own are
+DISK_BLOCK_BYTES = 512  # unit of a file's status, whatever the disk's own are
 
 
 def refusal(path: Path) -> str:
@@ -44,7 +44,7 @@ def refusal(path: Path) -> str:
 
 
 def refusals(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Those of the files that aren't read, each with the reason.
+    """Files that aren't read, each with the reason.
 
     A file's first byte is read, and a folder's first name, which fetches one that a file system keeps elsewhere.
     """

@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines."""
+    """Text of several lines, each as `printable` shows it."""
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -64,7 +64,7 @@ def harmless(lines: Iterable[str]) -> Iterator[str]:
 
 
 def harmless_text(text: str) -> str:
-    """The same for a text of several lines, with spaces for tabs."""
+    """Text of several lines without commands to a terminal or to a CI runner, and with spaces for tabs."""
     return "\n".join(harmless(text.expandtabs(4).split("\n")))
 
 

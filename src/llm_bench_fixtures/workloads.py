@@ -31,9 +31,9 @@ STANDARD_PROMPTS = (
     "To be or not to be, that is the",
 )
 """The prompts whose continuations the report shows side by side."""
-VARIED_LENGTHS = (12, 44, 24, 60, 8, 36, 16, 52)  # of the batch and padding scenarios, in tokens
+VARIED_LENGTHS = (12, 44, 24, 60, 8, 36, 16, 52)  # in tokens, for the batch and padding scenarios
 LONGEST = "longest"
-LONGEST_TOKENS = 2048  # of that one; what fills a context of 32,768 would take a small model hours on a CPU
+LONGEST_TOKENS = 2048  # of the longest prompt; filling a context of 32,768 would take a small model hours on a CPU
 EDGE_PROMPTS = ("one token", LONGEST, "many lines", "repeated token", "odd unicode", "empty")
 """Names of the unusual prompts that `llm_prompts.edge` makes."""
 REPEATS = 64
@@ -87,7 +87,7 @@ class Workload:
 
     prompts: tuple[TokenIds, ...]
     new_tokens: int
-    """Of each prompt; where `lengths` has each one's own, the most."""
+    """New tokens of each prompt; where `lengths` has each one's own, the most."""
     batch_size: int
     padding: Padding = Padding()
     cache: CacheKind = CacheKind.DYNAMIC
@@ -165,12 +165,12 @@ class Workload:
 
     @property
     def digest(self) -> str:
-        """The same for two workloads that ask for exactly the same work."""
+        """Digest of the work: equal for two workloads that ask for exactly the same."""
         return short_digest({name: value for name, value in asdict(self).items() if name != "lengths" or value})
 
     @property
     def prompts_digest(self) -> str:
-        """The same for two workloads that continue the same prompts by as many tokens."""
+        """Digest of the prompts and of the number of new tokens each."""
         return short_digest([self.prompts, self.lengths or self.new_tokens])
 
 
@@ -221,7 +221,7 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """The same for the same texts in the same order."""
+        """Digest of the texts in their order."""
         return short_digest([self.texts, self.answers] if self.answers else self.texts)
 
     @property

@@ -127,7 +127,7 @@ def _moved_to(path: Path) -> Iterator[Path]:
         yield scratch
         scratch.replace(path)
     finally:
-        with suppress(OSError):  # it has taken its place, or was never there
+        with suppress(OSError):  # renamed, or never there
             scratch.unlink()
 
 

@@ -1,4 +1,4 @@
-"""From the text of an option to its value, or an InvalidSetting that says what was expected."""
+"""Parsers from an option's text to its value, or to an InvalidSetting that says what was expected."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def shortened(text: str, most: int = 40) -> str:
 
 
 def parse_seconds(text: str) -> float:
-    """At most a week."""
+    """Seconds, at most a week."""
     seconds = _number(text)
     if seconds is None:
         raise InvalidSetting(f"expected seconds, got {text!r}")
@@ -344,7 +344,7 @@ def _seen_from(folder: Path, name: str) -> str:
 
 
 def path_seen_from(folder: Path, text: str) -> str:
-    """The same of one path, whether anything is there or not; none stays none, and ~ is a home folder."""
+    """Path seen from the folder, whether anything is there or not; none stays none, and ~ is a home folder."""
     return str(folder / text) if text and not text.startswith("~") else text
 
 
@@ -356,8 +356,8 @@ def parse_device(text: str) -> str:
 
 
 def parse_device_map(text: str) -> Mapping[str, int | str] | None:
-    """By name of a part of the model, where it lies: the number of a CUDA device, "cpu" or "disk". Empty for `auto`:
-    where accelerate puts it. None for no map."""
+    """Place of each named part of the model: the number of a CUDA device, "cpu" or "disk". Empty for `auto`: where
+    accelerate puts it. None for no map."""
     if text in ("", "auto"):
         return {} if text else None
     try:

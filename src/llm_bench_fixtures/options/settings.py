@@ -43,8 +43,8 @@ from llm_bench_fixtures.workloads import CacheKind
 
 T = TypeVar("T")
 
-MOST_TOKENS = 2**24  # of a prompt: the longest published contexts hold ten millions
-MOST_ROWS = 65_536  # of a batch
+MOST_TOKENS = 2**24  # in a prompt: the longest published contexts hold ten millions
+MOST_ROWS = 65_536  # in a batch
 MOST_ROUNDS = 100_000
 MOST_REQUESTS_PER_S = 10_000.0
 MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits

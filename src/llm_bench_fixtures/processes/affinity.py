@@ -99,15 +99,16 @@ def cores_to_bind(threads: Collection[int]) -> tuple[int, ...]:
 def bind_threads(cores: Mapping[int, Iterable[int]]) -> None:
     """cores: by the id of a thread, those that it may run on from now on."""
     for thread, own in cores.items():
-        with suppress(OSError):  # it has ended, or a container's cores have changed
+        with suppress(OSError):  # the thread has ended, or a container's cores have changed
             os.sched_setaffinity(thread, own)
 
 
 def thread_seconds(tasks: Path = TASKS) -> dict[int, float]:
-    """By the id of each of this process' threads, the processor time that it has had; empty where nothing tells it."""
+    """Processor seconds that each of this process' threads has had, by the thread's id; empty where nothing tells
+    it."""
     found = {}
     for thread in _threads(tasks):
-        with suppress(OSError, IndexError, ValueError):  # it has ended
+        with suppress(OSError, IndexError, ValueError):  # the thread has ended
             found[thread] = int((tasks / str(thread) / "schedstat").read_text().split()[0]) * NANOSECONDS
     return found
 
@@ -126,7 +127,7 @@ def are_alike(cores: tuple[int, ...], root: Path = CORES) -> bool:
 
 
 def _kind(core: Path) -> tuple[str, ...]:
-    """The same for cores that are alike."""
+    """Description of a core: equal for cores that are alike."""
     told = [core / "cpu_capacity", core / "cpufreq" / "cpuinfo_max_freq"]
     last_cache = sorted(core.glob("cache/index*/shared_cpu_list"))[-1:]
     texts = [file.read_text() for file in (*told, *last_cache) if file.exists()]

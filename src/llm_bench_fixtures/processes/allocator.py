@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
 
-# Of mallopt(3).
+# Parameters of mallopt(3).
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 

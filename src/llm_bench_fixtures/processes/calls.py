@@ -52,10 +52,10 @@ class Call:
 
 @dataclass(frozen=True)
 class GoOn:
-    """To a call that has paused."""
+    """Message to a call that has paused: go on."""
 
     to_end: bool = False
-    """Without a further pause, as nobody waits for its result any more."""
+    """Whether to go on without a further pause, as nobody waits for its result any more."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def threads_waited_s(threads: Collection[int] = (), tasks: Path = TASKS) -> floa
         try:
             total_ns += int((task / "schedstat").read_text().split()[1])
         except (OSError, IndexError, ValueError):
-            continue  # it has ended
+            continue  # the thread has ended
     return total_ns * NANOSECONDS
 
 

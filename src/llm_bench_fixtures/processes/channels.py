@@ -87,7 +87,7 @@ class PipeChannel(Channel[S, R]):
         except TimeoutError:
             raise
         except OSError:
-            return  # which `receive` tells
+            return  # `receive` tells it
         if not has_something:
             raise _no_answer()
 
@@ -130,7 +130,7 @@ class LineChannel(Channel[S, R]):
             raise _closed() from error
 
     def wait(self, until: float | None = None) -> None:
-        with contextlib.suppress(ChannelClosed):  # which `receive` tells
+        with contextlib.suppress(ChannelClosed):  # `receive` tells it
             self._read_line(until)
 
     def receive(self, until: float | None = None) -> R:

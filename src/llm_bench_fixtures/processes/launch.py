@@ -69,7 +69,7 @@ def _ensure_server(modules: Sequence[str] = ()) -> None:
     from multiprocessing import forkserver, resource_tracker
 
     with off_the_working_folder():
-        resource_tracker.ensure_running()  # which unblocks Ctrl-C
+        resource_tracker.ensure_running()  # starting it unblocks Ctrl-C
     _own_temporary_folder()
     ends_with_us = "1" if _is_main_thread() else ""
     multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOADED])
@@ -149,7 +149,7 @@ def start_function(
 
 @contextmanager
 def _server_that_works() -> Iterator[None]:
-    """Within it, wake the server where a signal has stopped it for long: it would be awaited for ever."""
+    """Wake the server inside the block where a signal has stopped it for long: it would be awaited for ever."""
     is_over = threading.Event()
     threading.Thread(target=_wake_where_stopped, args=(_server_pid(), is_over), daemon=True).start()
     try:
@@ -187,9 +187,10 @@ def _call(
     function: Callable[..., None],
     arguments: tuple[object, ...],
 ) -> None:
-    """In the process. is_killed: whether the thread that started it lives as long as whoever asked for it."""
+    """Run the function in the process. is_killed: whether the thread that started it lives as long as whoever asked for
+    it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
-    if hasattr(signal, "pthread_sigmask"):  # its own children hear it as they would elsewhere
+    if hasattr(signal, "pthread_sigmask"):  # processes started by this one hear it as they would elsewhere
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     lead_group()
     channel: PipeChannel[Any, Any] = PipeChannel(connection)
@@ -261,12 +262,13 @@ class _Function:
         return self.process.exitcode
 
     def kill(self) -> None:
-        """Its children too, while it runs. A stopped server is woken, as it alone tells that the process has ended."""
+        """Kill the process and its children, while it runs. A stopped server is woken, as it alone tells that the
+        process has ended."""
         server = _server_pid()
         if server is not None and is_stopped(server):
             _wake(server)
         if self.pid and self.process.exitcode is None and hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # the process doesn't lead its group yet
                 os.killpg(self.pid, signal.SIGKILL)
         self.process.kill()
 
@@ -292,7 +294,7 @@ class _Program:
         return None
 
     def kill(self) -> None:
-        """Its children too, also where it has ended itself."""
+        """Kill the process and its children; the children also where it has ended itself."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
 

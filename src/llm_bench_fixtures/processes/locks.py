@@ -77,7 +77,7 @@ class _Holder:
 
     @property
     def name(self) -> str:
-        """Of the process, for a sentence."""
+        """Name of the process, for a sentence."""
         import psutil
 
         with suppress(psutil.Error):

@@ -118,8 +118,8 @@ def status_bytes() -> Mapping[str, int]:
 
 
 def library_bytes() -> int | None:
-    """Of this process' resident memory, pages of libraries' files: of those that it runs code from. What is mapped of
-    other files, such as a model's weights, isn't among them. None where the system doesn't report it."""
+    """Resident bytes of this process that are pages of libraries' files: of those that it runs code from. Mappings of
+    other files, such as a model's weights, don't count. None where the system doesn't report it."""
     pages: Counter[str] = Counter()
     libraries: set[str] = set()
     file = ""

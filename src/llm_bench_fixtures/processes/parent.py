@@ -18,7 +18,7 @@ import threading
 LAST_WORDS_S = 1.0  # for a program whose starter is gone to end by itself
 KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG, see prctl(2)
 NO_STOPS = 1  # SA_NOCLDSTOP, see sigaction(2)
-SIGNAL_SET_BYTES = 128  # of sigset_t
+SIGNAL_SET_BYTES = 128  # size of sigset_t
 
 
 def kill_with_parent() -> None:
@@ -30,7 +30,7 @@ def kill_with_parent() -> None:
     parent = os.getppid()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(KILL_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it has ended in between
+    if os.getppid() != parent:  # the parent has ended in between
         os._exit(1)
 
 
@@ -38,7 +38,7 @@ def lead_group() -> None:
     """Have a process group of its own, where the system has such: what ends the group of the one that started this one,
     a terminal that is closed say, leaves it to that one to end this one too."""
     if hasattr(os, "setpgid"):
-        with contextlib.suppress(PermissionError):  # it leads a session already
+        with contextlib.suppress(PermissionError):  # the process leads a session already
             os.setpgid(0, 0)
 
 

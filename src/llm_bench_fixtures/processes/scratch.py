@@ -57,7 +57,7 @@ class ScratchFolder:
 def remove_abandoned(young_s: float = YOUNG_S) -> None:
     """Remove this user's folders whose owner is gone. young_s: seconds for which a folder is left alone."""
     for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
-        with suppress(OSError):  # its owner has removed it meanwhile
+        with suppress(OSError):  # the owner has removed it meanwhile
             if _is_mine(owner.parent) and time.time() - owner.lstat().st_mtime >= young_s:
                 remove_unless_locked(owner, owner.parent)
 

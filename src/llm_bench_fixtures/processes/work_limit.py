@@ -39,7 +39,7 @@ class StopWatch:
         return now - self._stopped_at >= LONGEST_STOP_S
 
 
-IDLE_SHARE = 0.01  # of a core; a process that is given less than that for its whole limit waits for something else
+IDLE_SHARE = 0.01  # share of a core; a process that is given less for its whole limit waits for something else
 LOOKS = 10  # as many in a limit's time at most
 
 

@@ -29,7 +29,7 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Its exit code, negative for a signal; None if it still runs after so many seconds."""
+        """Exit code, negative for a signal; None if the process still runs after so many seconds."""
 
     def kill(self) -> None:
         """Kill it, if it hasn't ended."""

@@ -13,7 +13,7 @@ PROCESS_FREEDOM = 8.0  # degrees of freedom that the expected variance between p
 
 
 def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
-    """Their mean, with the degrees of freedom of Welch and Satterthwaite.
+    """Mean of the cases' log ratios, with the degrees of freedom of Welch and Satterthwaite.
 
     The cases' rounds are independent of each other. What the processes differ by counts once, since the same ones ran
     all of them. Raises ValueError for none.
@@ -61,7 +61,7 @@ def chance_of_distance(ratios: Sequence[LogRatio]) -> float:
 
 
 def _variance(ratio: LogRatio) -> float:
-    """By which a run's ratio is expected to differ from the next run's."""
+    """Variance by which a run's ratio is expected to differ from the next run's."""
     return ratio.standard_error**2 + ratio.process_variance
 
 

@@ -17,10 +17,10 @@ from llm_bench_fixtures.statistics.spread import student_half_width, variance
 CONFIDENCE = 0.95
 LEAST_PAIRS = 3
 FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
-TRIMMED = 0.2  # of the values, on either side; none of fewer than five
+TRIMMED = 0.2  # share of the values, on either side; none of fewer than five
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
-# Of a process' log latencies on a workload, from run to run: processes of identical work differ, and a machine's drift
-# moves one kind of work more than another.
+# Standard deviation of a process' log latencies on a workload, from run to run: processes of identical work differ, and
+# a machine's drift moves one kind of work more than another.
 PROCESS_DEVIATION = 0.0125
 
 
@@ -33,7 +33,7 @@ class LogRatio:
     freedom: float
     """Degrees of freedom of Student's t, which needn't be whole."""
     process_variance: float = 0.0
-    """Of what each process differs by from run to run, which no number of rounds in one run shows."""
+    """Variance of each process' differences from run to run, which no number of rounds in one run shows."""
 
     def margin(self, confidence: float) -> float:
         """Half the width of the two-sided interval."""

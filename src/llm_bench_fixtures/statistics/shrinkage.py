@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_COMPARISONS = 3  # to tell how alike their variances are
-LEAST_VARIANCE = 1e-12  # that tells anything: pairs that agree to a millionth agree because their clock ticks so
+LEAST_VARIANCE = 1e-12  # below it nothing is told: pairs that agree to a millionth agree by the ticks of their clock
 MOST_HALF_FREEDOM, LEAST_HALF_FREEDOM = 1e6, 1e-6  # bounds of half the prior's degrees of freedom
 
 

@@ -40,8 +40,8 @@ def interval(values: Sequence[float]) -> Interval | None:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of a sample of at least two; exactly 0 of equal values. `statistics.variance` counts in fractions, which takes
-    twenty times as long: most of the time that a report of many runs took."""
+    """Variance of a sample of at least two; exactly 0 of equal values. `statistics.variance` counts in fractions, which
+    takes twenty times as long: most of the time that a report of many runs took."""
     shifted = [value - values[0] for value in values]
     squares = math.fsum(value * value for value in shifted) - math.fsum(shifted) ** 2 / len(shifted)
     return max(squares, 0.0) / (len(shifted) - 1)
