@@ -205,7 +205,7 @@ def test_examples_import_public_names_only() -> None:
 
 
 def test_the_page_of_variants_names_each_in_the_catalogues_order() -> None:
-    rows = re.findall(r"^\| `([a-z0-9_-]+)` \|", read(DOCS / "reference" / "variants.md"), re.MULTILINE)
+    rows = re.findall(r"^- `([a-z0-9_-]+)`: ", read(DOCS / "reference" / "variants.md"), re.MULTILINE)
     assert rows == [variant.id for variant in CATALOGUE]
 
 

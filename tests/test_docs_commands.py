@@ -22,10 +22,13 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 FLAG = re.compile(r"--[a-z][\w-]*")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|…|\.\.\.")
 ON_SAVED_RUNS = ("report", "compare", "gate", "bless", "history", "export", "trend", "cache")
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in TEXTS}
+HELP = {f"llm-bench {name} --help": f"```text\n{module.__doc__}\n```\n" for name, module in COMMANDS.items()}
+SHOWN = PAGES | HELP
 SAVED = sorted({
     tuple(words)
-    for path in TEXTS
-    for words in shown_commands(path.read_text(encoding="utf-8"))
+    for text in SHOWN.values()
+    for words in shown_commands(text)
     if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:6]))
 })  # fmt: skip
 REPORTS = ("llm-bench-report", "laptop", "server", "gpt2", "whole")
@@ -84,10 +87,10 @@ def environments_of_tox() -> set[str]:
     return {section.removeprefix("testenv:") for section in parser.sections()}
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_command_of_a_text_has_an_option_that_is_not_there(path: Path, pytest_flags: Collection[str]) -> None:
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_command_of_a_text_has_an_option_that_is_not_there(name: str, pytest_flags: Collection[str]) -> None:
     """Bug: a page showed an option that had been removed."""
-    text = path.read_text(encoding="utf-8")
+    text = SHOWN[name]
     wrong = {
         " ".join(words): found
         for words in (*shown_commands(text), *named_commands(text))

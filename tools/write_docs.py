@@ -11,7 +11,7 @@ import argparse
 import ast
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -31,16 +31,8 @@ DOCS = ROOT / "docs"
 BETTER = {Direction.HIGHER_IS_BETTER: "↑", Direction.LOWER_IS_BETTER: "↓", Direction.NEITHER: ""}
 SHOWN = {"?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
 LONG_HELP = 100  # characters that are not written on two pages
+ON_OTHER_PAGES = ("exit status", "the exit status", "examples:", "llm-bench ")  # how such paragraphs begin
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A Markdown table whose first column is code."""
-    yield f"| {' | '.join(header)} |"
-    yield f"| {' | '.join('---' for _ in header)} |"
-    for first, *rest in rows:
-        yield f"| {' | '.join([f'`{first}`', *map(escape, rest)])} |"
-    yield ""
 
 
 def metric_lists() -> Iterator[str]:
@@ -71,9 +63,15 @@ def typed(option: Option) -> str:
     return f"{option.flag} {value}".strip()
 
 
-def variant_table() -> Iterator[str]:
-    rows = ((one.id, one.description, needed_extra(one.backend), one.base or "") for one in CATALOGUE)
-    return table(("variant", "what it is", "needs", "made from"), rows)
+def variant_list() -> Iterator[str]:
+    rows = ((one, (escape(needed_extra(one.backend)), f"from `{one.base}`" if one.base else "")) for one in CATALOGUE)
+    return bullets((one.id, escape(one.description) + in_brackets(notes)) for one, notes in rows)
+
+
+def in_brackets(notes: Iterable[str]) -> str:
+    """The notes that aren't empty; nothing where all are."""
+    text = ", ".join(filter(None, notes))
+    return f" ({text})" if text else ""
 
 
 def needed_extra(backend: str) -> str:
@@ -147,8 +145,8 @@ class ListingParser(argparse.ArgumentParser):
 
 
 def command_reference() -> Iterator[str]:
-    """The commands' docstrings without the exit statuses, which have a page, and their arguments with the help; help
-    that several commands give stands once."""
+    """The commands' docstrings without exit statuses and examples, which other pages have, and their arguments with the
+    help; help that several commands give stands once."""
     parsers = {name: ListingParser(name) for name in COMMANDS}
     for name, module in COMMANDS.items():
         module.add_arguments(parsers[name])
@@ -159,7 +157,7 @@ def command_reference() -> Iterator[str]:
     yield from bullets((text[0], f"({', '.join(users[text])}) {text[1]}") for text in texts if text in shared)
     for name, parser in parsers.items():
         paragraphs = inspect.cleandoc(COMMANDS[name].__doc__ or "").split("\n\n")
-        told = "\n\n".join(one for one in paragraphs if not one.lower().startswith(("exit status", "the exit status")))
+        told = "\n\n".join(one for one in paragraphs if not one.lower().strip().startswith(ON_OTHER_PAGES))
         yield from (f"## llm-bench {name}", "", "```text", told, "```", "")
         yield from bullets(text for text in map(text_of, parser.added) if text not in shared)
 
@@ -197,7 +195,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/metrics.md": metric_lists,
     "reference/options.md": option_list,
     "reference/public-names.md": public_name_lists,
-    "reference/variants.md": variant_table,
+    "reference/variants.md": variant_list,
 }
 
 
