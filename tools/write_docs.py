@@ -80,9 +80,8 @@ def needed_extra(backend: str) -> str:
     return f"[{extra}]" if extra else ""
 
 
-def exit_status_table() -> Iterator[str]:
-    yield from ("| status | meaning |", "| ---: | --- |")
-    yield from (f"| {status:d} | **{status.words}**: {status.meaning} |" for status in ExitStatus)
+def exit_status_list() -> Iterator[str]:
+    yield from (f"- {status:d}, **{status.words}**: {status.meaning}" for status in ExitStatus)
     yield ""
 
 
@@ -191,7 +190,7 @@ def help_of(argument: argparse.Action) -> str:
 
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/command-line.md": command_reference,
-    "reference/exit-statuses.md": exit_status_table,
+    "reference/exit-statuses.md": exit_status_list,
     "reference/metrics.md": metric_lists,
     "reference/options.md": option_list,
     "reference/public-names.md": public_name_lists,
