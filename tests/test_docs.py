@@ -35,6 +35,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *PAGES]
 PACKAGE = llm_bench_fixtures.__name__
+MOST_WORDS = 35_000
 
 
 def stored_fields(kind: type[Any]) -> set[str]:
@@ -121,6 +122,12 @@ def test_no_table_is_broken_by_an_empty_line() -> None:
 
 def test_the_readme_fits_one_screen() -> None:
     assert len(read(ROOT / "README.md").split()) <= 600
+
+
+def test_all_texts_together_can_be_read_in_an_afternoon() -> None:
+    """As `wc -w` counts them. What is said should stand on one page, and others link to it."""
+    words = {name_of(path): len(read(path).split()) for path in TEXTS}
+    assert sum(words.values()) <= MOST_WORDS, f"the longest: {sorted(words, key=words.__getitem__)[-5:]}"
 
 
 def test_every_relative_link_leads_somewhere() -> None:
