@@ -17,7 +17,7 @@ from llm_bench_fixtures.results.record import Run, Session
 from llm_bench_fixtures.text import printable
 
 OWN = "llm-bench-fixtures"
-BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(\.\d+)*")  # of torch: the name of an index of PyTorch's own
+BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(\.\d+)*")  # torch's builds; each names an index of PyTorch's own
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
@@ -131,7 +131,7 @@ def _commands(run: Run) -> Iterator[str]:
 
 
 def _requirements(libraries: Mapping[str, str]) -> Iterator[str]:
-    """Each at its version. No index has a local version (`+cpu`) but PyTorch's own, by the tag's name."""
+    """Requirements, each at its version. No index has a local version (`+cpu`) but PyTorch's own, by the tag's name."""
     for name, version in libraries.items():
         public, _, tag = version.partition("+")
         yield f"{name}=={public}"
@@ -140,7 +140,7 @@ def _requirements(libraries: Mapping[str, str]) -> Iterator[str]:
 
 
 def _words(run: Run) -> list[str]:
-    """Of the command line; of what it selected, where the line can't be read as a shell would."""
+    """Words of the command line; of what it selected, where the line can't be read as a shell would."""
     try:
         return shlex.split(run.provenance.command)
     except ValueError:

@@ -32,7 +32,7 @@ PARTS: tuple[Callable[[Provenance], str], ...] = (
     lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
     lambda one: short_machine(one.hardware),
     lambda one: one.device,
-)  # of a label, wherever they differ
+)  # parts of a label, wherever they differ
 MORE: tuple[Callable[[Provenance], str], ...] = (
     lambda one: one.hardware,
     lambda one: count(one.threads, "thread"),

@@ -130,7 +130,7 @@ class Published:
     notes: tuple[str, ...] = ()
     """What else to tell of it, though nothing is wrong: a sentence each."""
     was_interrupted: bool = False
-    """By Ctrl-C while it was written."""
+    """Whether Ctrl-C interrupted the writing."""
 
 
 def write_report(

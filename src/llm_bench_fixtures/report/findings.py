@@ -43,7 +43,7 @@ class SkippedOrFailed:
     variant: str
     status: Status
     reason: str
-    """Its first line."""
+    """First line of the reason."""
     benchmarks: int
     """How many."""
 

@@ -31,7 +31,7 @@ FIT = "Does it fit?"
 EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
 SKIPPED, ABOUT = "Skipped and failed", "About this run"
 DISPENSABLE = (EVERY_CASE, FIT, ABOUT, SKIPPED, MORE)  # the least needed first
-MOST_CHANGES, MOST_NOTES = 12, 4  # that a comment has room for
+MOST_CHANGES, MOST_NOTES = 12, 4  # lines that a comment has room for
 
 
 def render_markdown(findings: Findings) -> str:
@@ -129,7 +129,7 @@ def _skipped(findings: Findings) -> Iterator[str]:
     loaded = {variant.id for variant in findings.run.loaded}
     groups: dict[tuple[str, Status], list[SkippedOrFailed]] = defaultdict(list)
     for one in findings.skipped_or_failed:
-        if one.variant in loaded and one.status is not Status.NOT_REACHED:  # which a warning counts
+        if one.variant in loaded and one.status is not Status.NOT_REACHED:  # a warning counts those
             groups[one.variant, one.status].append(one)
     for (variant, status), them in groups.items():
         more = f" and {count(len(them) - 1, 'other reason')}" if len(them) > 1 else ""

@@ -12,7 +12,7 @@ from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.text import first_few
 
 AGREE = "yes"
-Pairs = Collection[tuple[str, str]]  # of variants, the first of which is shown to be faster than the second
+Pairs = Collection[tuple[str, str]]  # pairs of variants, the first of which is shown to be faster than the second
 
 TITLE = "Ranks by machine"
 NOTE = (

@@ -57,7 +57,7 @@ COLUMNS = {
     "perplexity": Aspect.QUALITY,
     "top-1": Aspect.QUALITY,
     FLIPS: Aspect.FLIPS,
-}  # of the table, from the left to the right; weights are always comparable
+}  # the table's columns, from the left to the right; weights are always comparable
 
 
 def obstacles(first: Findings, other: Findings) -> dict[Aspect, str]:
@@ -112,7 +112,7 @@ class Place:
     """Where a run stands among the others."""
 
     label: str
-    """Its machine and model, as far as they tell the runs apart."""
+    """Machine and model of the run, as far as they tell the runs apart."""
     machine: str
     what: str
     """What runs on several machines: a model, or a model with options."""
@@ -201,7 +201,7 @@ class Runs:
 
     @property
     def answers(self) -> tuple[tuple[str, str], ...]:
-        """By run, its answer in one sentence; runs with the same one together."""
+        """Answers in one sentence each, with the runs that give them."""
         return tuple(_together([(run.label, run.findings.answer.sentence) for run in self.runs], len(self.runs)))
 
     @property
@@ -303,7 +303,7 @@ def _cell(figures: Figures | None, variant: str) -> Cell:
 
 
 def _columns(run: RunBeside) -> dict[str, Figures]:
-    """By name, those that are comparable and have a value; without figures of another workload than the headline's."""
+    """Columns by name that are comparable and have a value; without figures of another workload than the headline's."""
     columns = figure_columns(replace(run.findings, elsewhere={}))
     found = {one.column.name: one for one in columns if one.has_values}
     return {name: found[name] for name, of in COLUMNS.items() if name in found and of not in run.left_out}

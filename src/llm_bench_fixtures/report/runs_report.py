@@ -33,8 +33,8 @@ from llm_bench_fixtures.writing import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_ROWS = 12  # of the table
-MOST_ROWS = 60  # of a folded one
+LEAST_ROWS = 12  # rows of the table
+MOST_ROWS = 60  # rows of a folded table
 CAPTION = "Text generation by machine and model."
 
 

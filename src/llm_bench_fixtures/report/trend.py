@@ -83,7 +83,7 @@ def _what(chosen: TrendFilter) -> str:
 
 
 def _looks(groups: Sequence[Group]) -> dict[str, spec.Look]:
-    """By variant, the same in all groups."""
+    """Look of each variant, equal in all groups."""
     variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
     return dict(zip(variants, numbered_looks(len(variants)), strict=True))
 
@@ -113,7 +113,7 @@ def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Seq
 
 
 def _linked(table: Table, links: Mapping[str, str]) -> Table:
-    """With a link wherever a cell's text has one."""
+    """Table with a link wherever a cell's text has one."""
     rows = (tuple(replace(cell, link=links.get(cell.text, "")) for cell in row) for row in table.rows)
     return replace(table, rows=tuple(rows))
 
@@ -232,7 +232,7 @@ def _percent(value: float, line: TrendLine) -> float:
 
 
 def _levels_and_steps(line: TrendLine, look: spec.Look, ends: tuple[float, float]) -> Iterator[spec.Line]:
-    """Of a line that steps: each level thick, and a dotted line at each step."""
+    """Levels, drawn thick, and a dotted line at each step, of a trend line that steps."""
     if len(line.levels) < 2:
         return
     for level in line.levels:

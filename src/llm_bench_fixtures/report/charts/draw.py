@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FONT = "DejaVu Sans"  # which matplotlib brings along
+FONT = "DejaVu Sans"  # matplotlib brings it along
 FONT_SIZE = 14
 SMALL = FONT_SIZE * 0.8
 WIDTHS = {1: 11.8}  # inches by the number of charts
@@ -25,7 +25,7 @@ WIDTH = 13.3  # inches, as a slide has
 INCH = 70  # pixels of a chart on the page
 AROUND = 0.8  # inches for the title and the caption
 TITLE_WIDTH = 20  # characters of a title's line where there are more than two charts
-WIDE = 0.54  # of the font's size: its letters' mean width, with some room
+WIDE = 0.54  # letters' mean width over the font's size, with some room
 INK = "#222"
 # As plotly names them, and as matplotlib does.
 MARKERS = {
@@ -220,7 +220,7 @@ def drawable(text: str) -> str:
 
 @cache
 def _characters() -> frozenset[int]:
-    """Those that the font has."""
+    """Characters that the font has."""
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font
 

@@ -70,7 +70,7 @@ def label_points(figure: Figure, axis: Axes, labelled: Sequence[tuple[spec.Serie
         size = note.get_window_extent()
         x, y = axis.transData.transform(point)
         places = _places((x, y), (size.width, size.height), scale)
-        offset, box, distance = min(places, key=lambda place: cost(place[1]))  # of several the nearest
+        offset, box, distance = min(places, key=lambda place: cost(place[1]))  # the nearest of several
         note.set_position(offset)
         if distance >= LEADER_FROM:
             end = _nearest(offset, size.width / scale, size.height / scale)
@@ -82,7 +82,7 @@ def label_points(figure: Figure, axis: Axes, labelled: Sequence[tuple[spec.Serie
 
 
 def _boxes(axis: Axes, series: spec.Series, scale: float) -> Iterator[Box]:
-    """Of the marker and of the error bars, whichever way the axes run."""
+    """Boxes of the marker and of the error bars, whichever way the axes run."""
     x, y = series.points[0].x, series.points[0].y
     for room, start, end in (
         (series.size / 2 + GAP, (x.value, y.value), (x.value, y.value)),

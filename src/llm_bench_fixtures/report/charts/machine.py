@@ -133,7 +133,7 @@ def own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
 
 
 def _axes(phases: Sequence[RooflinePoint], provenance: Provenance) -> tuple[spec.Axis, spec.Axis]:
-    """With room around the points and below the ceilings."""
+    """Axes with room around the points and below the ceilings."""
     highest = max(provenance.matmul_flops_per_s.values())
     intensities = [phase.work.intensity for phase in phases]
     ridge = highest / (provenance.read_bytes_per_s or 1.0)

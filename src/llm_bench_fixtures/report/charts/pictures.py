@@ -36,7 +36,7 @@ from llm_bench_fixtures.writing import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROOM_FOR_NUMBERS = 0.45  # of what the bars take, for the numbers at their ends
+ROOM_FOR_NUMBERS = 0.45  # room for the numbers at the bars' ends, over what the bars take
 PERPLEXITY, WEIGHTS = METRIC_BY_NAME["perplexity"], METRIC_BY_NAME["weight_bytes"]
 BEYOND = 1.12  # times the largest value: where an axis ends
 LOG_FROM = 20  # times the smallest value: above it the axis is logarithmic
@@ -89,13 +89,13 @@ def _drawn(findings: Findings) -> Iterator[tuple[str, str, str, Iterable[spec.Ch
 
 
 def _notes(charts: Sequence[spec.Chart]) -> str:
-    """Those of several charts each with its title."""
+    """Notes of the charts; of several, each with its chart's title."""
     noted = [chart for chart in charts if chart.note]
     return " ".join(f"{chart.title}: {chart.note}" if len(noted) > 1 else chart.note for chart in noted)
 
 
 def bar_charts(findings: Findings, scenario: str) -> Iterator[spec.Chart]:
-    """From each variant's first record of the scenario; none where there is none."""
+    """Bar charts from each variant's first record of the scenario; none without a record."""
     run = findings.run
     records = {record.variant: record for record in reversed(run.measured(scenario))}
     shown = [records[variant.id] for variant in run.variants if variant.id in records]
@@ -180,7 +180,7 @@ def memory_chart(findings: Findings) -> spec.Chart | None:
 
 
 def _change_in_words(run: Run, name: str) -> str:
-    """Of the perplexity against the reference's; empty where the two can't be compared."""
+    """Change of the perplexity against the reference's; empty where the two can't be compared."""
     variants = (run.variant(name), run.variant(run.reference))
     own, other = (one.quality.get("perplexity", 0.0) if one else 0.0 for one in variants)
     return f" {format_change(own / other)}" if own > 0 and other > 0 and name != run.reference else ""

@@ -44,7 +44,7 @@ def plotly_json(chart: spec.Chart) -> Json:
 
 
 def figures_of(charts: Iterable[spec.Chart]) -> dict[str, Json]:
-    """By the charts' names."""
+    """Plotly figures by the charts' names."""
     return {chart.name: plotly_json(chart) for chart in charts}
 
 
@@ -167,7 +167,7 @@ def _band(band: spec.Band) -> Json:
 
 
 def _text(text: spec.Text, chart: spec.Chart) -> Json:
-    """On a logarithmic axis an annotation's place is a logarithm."""
+    """Annotation, whose place is a logarithm on a logarithmic axis."""
     return {
         "text": escaped(text.text),
         "x": math.log10(text.x) if chart.x.is_log else text.x,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-SOFT = "#6b7280"  # of lines and names that are no variant's
-NEAR_COLOUR = "#009E73"  # of the band that is near-lossless
+SOFT = "#6b7280"  # lines and names that are no variant's
+NEAR_COLOUR = "#009E73"  # the band that is near-lossless
 LONGEST_LABEL = 20  # characters; the pointer shows what is longer in full
 LEAST_GAP = 0.068  # between two labels of lines, of the plot's height
 ROW, AROUND_ROWS = 30, 84  # pixels of a row, and of what is around all rows
@@ -45,7 +45,7 @@ class Estimate:
         return self.low == self.high
 
     def scaled(self, factor: float, base: float = 0.0) -> Estimate:
-        """With `base` taken off, then times the factor."""
+        """Estimate with `base` taken off, then times the factor."""
         value, low, high = ((one - base) * factor for one in (self.value, self.low, self.high))
         return Estimate(value, low, high)
 
@@ -58,7 +58,7 @@ def exactly(value: float) -> Estimate:
 class Axis:
     title: str
     ends: Place
-    """From the left to the right, or from the bottom to the top."""
+    """Left and right end, or bottom and top."""
     is_log: bool = False
     ticks: tuple[tuple[float, str], ...] = ()
     """Where there are none, the format chooses them."""
@@ -104,7 +104,7 @@ class Bar:
     look: Look
     start: float = 0.0
     text: str = ""
-    """At its end, in a picture."""
+    """Text at its end, in a picture."""
     facts: Facts = ()
     opacity: float = 1.0
 
@@ -118,7 +118,7 @@ class Line:
     dash: str = "solid"
     width: float = 1.2
     variant: str = ""
-    """Whose it is; empty for nobody's."""
+    """Variant that the line belongs to; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Text:
     x: float
     y: float
     is_right: bool = False
-    """Its right end is at x, rather than its left one."""
+    """Whether its right end is at x, rather than its left one."""
     is_below: bool = False
 
 
@@ -196,7 +196,7 @@ def rows_axis(names: Sequence[str]) -> Axis:
 
 
 def short(text: str) -> str:
-    """At most LONGEST_LABEL characters of it, for a label."""
+    """First characters of a text, at most LONGEST_LABEL, for a label."""
     return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
 
 

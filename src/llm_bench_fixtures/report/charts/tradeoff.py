@@ -38,12 +38,12 @@ class Candidate:
     record: Record
     tokens_per_s: spec.Estimate
     change: spec.Estimate
-    """Of the perplexity against the reference's, in percent."""
+    """Change of the perplexity against the reference's, in percent."""
     is_alike: bool
-    """Its quality is near-lossless, or the reference's own."""
+    """Whether its quality is near-lossless, or the reference's own."""
     keeps_limits: bool
     peaks: Peaks
-    """Of memory, in bytes."""
+    """Peaks of memory, in bytes."""
 
     @property
     def variant(self) -> str:
@@ -69,7 +69,7 @@ def tradeoff_chart(findings: Findings) -> spec.Chart | None:
             f"{', '.join(one.variant for one in found)}"
         ),
         x=spec.Axis("output tokens per second", (left, right)),
-        y=spec.Axis(f"perplexity against {run.reference}'s", (high, low), suffix=" %"),  # which gets better upwards
+        y=spec.Axis(f"perplexity against {run.reference}'s", (high, low), suffix=" %"),  # better upwards
         bands=(spec.Band(*ALIKE),),
         texts=(spec.Text(f"within ± {100 * NEAR:g} %", left, ALIKE[0], is_below=True),),
         lines=(spec.Line(tuple(_steps([one for one in found if one.variant in best])), dash="dot"),),
@@ -139,7 +139,7 @@ def _facts_by_variant(findings: Findings) -> dict[str, spec.Facts]:
 
 
 def _steps(candidates: Sequence[Candidate]) -> Iterator[tuple[float, float]]:
-    """From the fastest to the slowest, those that give the best quality at their speed."""
+    """Steps of the best quality at each speed, from the fastest candidate to the slowest."""
     best = math.inf
     for one in sorted(candidates, key=lambda one: -one.tokens_per_s.value):
         change = 0.0 if one.is_alike else one.change.value  # as far as it tells variants apart

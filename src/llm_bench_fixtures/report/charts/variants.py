@@ -28,20 +28,20 @@ LATENCY, SPEED, SPEEDUP = METRIC_BY_NAME["latency_s"], METRIC_BY_NAME["output_to
 SCALES = {Unit.SECONDS: (1e3, "ms"), Unit.BYTES: (1e-6, "MB")}  # from the base unit to that of an axis
 UNSPREAD = (Unit.BYTES, Unit.SHARE, Unit.NONE)  # metrics in these have no rounds' spread
 COLOURS = {"torch": "#0072B2", "onnxruntime": "#D55E00", "bitsandbytes": "#009E73"}
-OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")  # of further backends, in their order
+OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")  # further backends, in their order
 MARKERS = (
     ("circle", "●"), ("square", "■"), ("diamond", "◆"), ("triangle-up", "▲"), ("cross", "✚"), ("x", "✖"),
     ("triangle-down", "▼"), ("star", "★"),
 )  # fmt: skip
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 RUNS_ROW, AROUND_RUNS = 44, 120  # pixels of a row, and of what is around all of them, in a chart of several runs
-RUNS_SPREAD = 0.5  # of a row, over which the runs are apart
+RUNS_SPREAD = 0.5  # share of a row over which the runs are apart
 LOG_ROOM = 1.3
 PANELS = ((Aspect.LATENCY, LATENCY), (Aspect.SPEEDUP, SPEEDUP))
 
 
 def looks_of(run: Run) -> dict[str, spec.Look]:
-    """By variant."""
+    """Colour, marker and dash of each variant."""
     colours = _colours(run)
     met: Counter[str] = Counter()
     looks = {}
@@ -66,7 +66,7 @@ def numbered_looks(count: int) -> list[spec.Look]:
 
 
 def _colours(run: Run) -> dict[str, str]:
-    """By backend."""
+    """Colours by backend."""
     others = dict.fromkeys(variant.backend for variant in run.variants if variant.backend not in COLOURS)
     own = {backend: OTHER_COLOURS[place % len(OTHER_COLOURS)] for place, backend in enumerate(others)}
     return COLOURS | own
@@ -88,7 +88,7 @@ def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | Non
     low, median, high = quartiles(ttfts_s or record.rounds_s)
     if metric is SPEED:
         low, median, high = 1 / high, 1 / median, 1 / low
-    # of one round they are the value, but for rounding
+    # for a single round both ends equal the value, but for rounding
     return spec.Estimate(value, min(value * low / median, value), max(value * high / median, value))
 
 
@@ -134,7 +134,7 @@ class Sweep:
 
     scenario: str
     unit: str
-    """Of the cases, on the axis."""
+    """Unit of the cases, on the axis."""
     case: Callable[[WorkloadFacts], int]
     metric: Metric
     instead: Metric
@@ -159,7 +159,7 @@ def sweep_charts(findings: Findings) -> Iterator[spec.Chart]:
 
 
 def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple[spec.Point, ...]]]:
-    """Of each variant that has the metric of at least two cases, in the order of the cases."""
+    """Points of each variant that has the metric of at least two cases, in the order of the cases."""
     for variant in run.variants:
         found = []
         for record in run.measured(sweep.scenario):
@@ -203,7 +203,7 @@ def runs_charts(runs: Sequence[RunBeside]) -> Iterator[spec.Chart]:
 
 
 def _estimates(run: RunBeside, metric: Metric) -> dict[str, spec.Estimate]:
-    """By variant."""
+    """Estimates by variant."""
     findings = run.findings
     found = {name: estimate_of(findings.run, record, metric) for name, record in findings.common.items()}
     return {name: one for name, one in found.items() if one is not None}

@@ -35,7 +35,7 @@ class JudgedRow:
     """The verdict on one metric of one test, or of all tests of a variant together."""
 
     variant: str
-    """Its id; empty for all variants."""
+    """Id of the variant; empty for all variants."""
     metric: Metric
     verdict: Verdict
     backend: str = ""
@@ -124,7 +124,7 @@ class Cause:
     name: str
     """The variant's id, "ort-*" for all variants of a backend, or "all variants"."""
     rows: tuple[JudgedRow, ...]
-    """At least one. A row on all tests of its variant has the change of those of the tests."""
+    """Rows of the cause, at least one. A row on all tests of its variant has the change of those of the tests."""
     tests: int
     """How many tests of these variants are judged in the metric, whether or not they moved."""
     others: int = 0

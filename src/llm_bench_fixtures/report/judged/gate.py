@@ -26,7 +26,7 @@ PARTS = (
     ("Worse, advisory", Verdict.REGRESSED, True),
     ("Better, advisory", Verdict.IMPROVED, True),
 )
-MOST_ANNOTATIONS = 10  # that GitHub shows of one step
+MOST_ANNOTATIONS = 10  # annotations that GitHub shows of one step
 
 
 def gate_report(decision: Decision) -> JudgedReport:

@@ -27,7 +27,7 @@ from llm_bench_fixtures.text import printable, printable_lines
 
 MOVED = (*WORSE, *BETTER)
 MOST_INCONCLUSIVE = 5  # causes, those that may be the worst
-MOST_NAMES = 5  # of tests in one sentence
+MOST_NAMES = 5  # tests named in one sentence
 
 
 def _row(compared: Measurand | HypothesisGroup, finding: Finding, variant: str) -> JudgedRow:

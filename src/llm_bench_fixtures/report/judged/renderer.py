@@ -21,9 +21,9 @@ CHANGE, VERDICT = Column("change", FIGURE), Column("verdict")
 FIRST = (Column(VARIANT), Column("benchmark"), Column("metric"))
 VALUES = (*FIRST, Column("before", FIGURE), Column("now", FIGURE), CHANGE, VERDICT)
 CAUSES = (Column(VARIANT), Column("metric"), CHANGE, Column("tests"), VERDICT)
-ALL_TESTS = "all"  # of a value that all tests of the variant share
-MOST_CAUSES = 12  # of one part
-MOST_ROWS = 60  # of one table
+ALL_TESTS = "all"  # test column of a value that all tests of the variant share
+MOST_CAUSES = 12  # in one part
+MOST_ROWS = 60  # in one table
 
 
 @dataclass(frozen=True)

@@ -81,10 +81,10 @@ class Continuation:
     same: str
     """As far as it is the reference's, or the whole of it where it is the reference's."""
     different: str = ""
-    """From the first character on that is another."""
+    """Text from the first character on that is another."""
     is_reference: bool = False
     ends_early: bool = False
-    """It is all the reference's, which goes on."""
+    """Whether the text is the beginning of the reference's, which goes on."""
 
 
 def render_report(findings: Findings, plots: Sequence[Plot] = ()) -> str:

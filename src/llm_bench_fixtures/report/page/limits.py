@@ -83,7 +83,8 @@ def _steps(seen: Evidence, measure: QualityMeasure, answer: Answer, given: Limit
 
 
 def intervals_of(run: Run, measure: QualityMeasure) -> dict[str, Interval]:
-    """By variant that was measured by it, without the reference and what ran the same, which keep every limit."""
+    """Interval of each variant that has the measure, without the reference and what ran the same, which keep every
+    limit."""
     others = [one for one in run.variants if not ran_the_same(run, one.id, run.reference)]
     found = {one.id: interval_of(one, measure) for one in others if one.status is Status.MEASURED}
     return {name: one for name, one in found.items() if one is not None}

@@ -40,7 +40,7 @@ UNRANKED = frozenset({
     *("loss", PERPLEXITY, "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),
     *("KLD", "KLD p50", "KLD p99", "KLD p99.9", "KLD max", "top-1", "mean Δp", "RMS Δp"),
 })  # fmt: skip
-# Of the summary, what an answer needs; the whole table is folded below.
+# Columns of the summary that an answer needs; the whole table is folded below.
 SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
 NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # what stays of it on a phone
 STRONGEST, FAINTEST = 52, 12  # percent of the colour in a cell
@@ -76,7 +76,7 @@ class PageTable:
     caption: str
     table: Table
     terms: Mapping[str, Term] = field(default_factory=dict)
-    """By a column's name, what it means."""
+    """Meaning of each column, by its name."""
     narrow: Collection[str] = ()
     """Names of the columns that stay on a narrow window; all without any."""
     of: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class PageTable:
     note: str = ""
     """A sentence above it."""
     scenario: str = ""
-    """Whose benchmarks these are, which the page's filter goes by; empty for none."""
+    """Scenario of the benchmarks, which the page's filter goes by; empty for none."""
     plots: tuple[Plot, ...] = ()
     """Pictures for browsers that run no scripts."""
 
@@ -241,8 +241,8 @@ def _heat_cell(name: str, cell: Cell, where: str, beside: str, reference: str) -
 
 
 def glossary(heads: Iterable[str], metrics: Mapping[str, Metric]) -> dict[str, Term]:
-    """By the head's text; heads that need no explanation are left out. Where several metrics have the same head, the
-    registry's first."""
+    """Terms by the head's text; heads that need no explanation are left out. Where several metrics have the same head,
+    the registry's first."""
     by_column = {metric.column: metric for metric in reversed(list(metrics.values()))}
     known = [head for head in dict.fromkeys(heads) if head in WORDS or head in by_column]
     return {head: _term(f"term-{place}", head, by_column.get(head)) for place, head in enumerate(known)}

@@ -8,7 +8,7 @@ from llm_bench_fixtures.report.tables.table import ELSEWHERE, Cell, Column, Tabl
 from llm_bench_fixtures.results.formatting import Notation, change_and_error, spread_like, three_digits, written
 
 MARKS = {ELSEWHERE: f"{ELSEWHERE}: measured on other prompts or settings only, named at the variant"}
-PLAIN = Column("")  # of a cell that stands in no table
+PLAIN = Column("")  # column of a cell that stands in no table
 
 
 def head(column: Column) -> str:

@@ -27,7 +27,7 @@ STYLES = {
     **dict.fromkeys(("what ran", "remarks", "reason", "because"), "prose"),
     **dict.fromkeys(("benchmark", "metric", "tests"), "place"),
     "verdict": "verdict",
-}  # of columns of words
+}  # classes of columns of words
 SAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 START, END = '"use strict";var Plotly=(()=>{', "return Plotly;"
 ALL_KINDS = re.compile(r"(?<=\.register\(\[)(?:[\w$]+\(\),?){20,}(?=\]\))")
@@ -88,7 +88,7 @@ def _data_uri(picture: bytes) -> str:
 
 
 def _one_line(words: str) -> str:
-    """With a sign for each line break."""
+    """Text on one line, with a sign for each line break."""
     return words.replace("\n", "¶")
 
 
@@ -130,7 +130,7 @@ def page_scripts(*, has_charts: bool = True, reloads: bool = False) -> PageScrip
 
 
 def _installed_plotly() -> str:
-    """Its script; empty where it isn't installed."""
+    """Script of the installed plotly; empty where it isn't installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError:
@@ -178,7 +178,7 @@ def _asked_by(source: str, module: str) -> str | None:
 
 
 def _called_where_it_stands(source: str) -> str:
-    """Without the function around it that serves other loaders of modules."""
+    """Script without the function around it that serves other loaders of modules."""
     start, end, head = source.find(START), source.rfind(END), HEAD_COMMENT.match(source)
     if head is None or start < 0 or end < start or "window.Plotly = Plotly;" not in source[end - 40 : end]:
         return source

@@ -16,7 +16,7 @@ from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import INSTEAD, printable
 
 EN_DASH = "–"
-LAST_LATIN = 0x17F  # of those that LaTeX sets with its own fonts
+LAST_LATIN = 0x17F  # last of the characters that LaTeX sets with its own fonts
 _LIGATURE = re.compile(r"-(?=-)|,(?=,)|[?!](?=\\textasciigrave)")
 _SPECIAL = str.maketrans(
     {

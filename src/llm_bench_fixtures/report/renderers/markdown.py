@@ -30,7 +30,7 @@ _EMPHASIS = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word a
 _BLOCK = re.compile(r"^ *(?=(#+|[-+=]+|:-+|\d{1,9}[.)])(\s|$)|--|==|:-)")
 _NUMBERED = re.compile(r"^(\d{1,9})(?=[.)](\s|$))")
 
-LIMIT_BYTES = 10_000  # of a file that is fit for a comment
+LIMIT_BYTES = 10_000  # size of a file that is fit for a comment
 CUT = "\n**Cut here, as it is too long for a comment: `report.html` has the rest.**\n"
 CLOSED = "\n</details>"
 
@@ -42,7 +42,7 @@ def escape(text: str) -> str:
 
 
 def escape_html(text: str) -> str:
-    """The same for text within a tag, where Markdown is not read."""
+    """Escaped text for within a tag, where Markdown is not read."""
     return html.escape(_LINK.sub(f"\\g<0>{ZERO_WIDTH_SPACE}", one_line(text)))
 
 

@@ -70,8 +70,8 @@ def metric_figures(metric: Metric, findings: Findings) -> Figures:
 
 
 def headline_figures(metric: Metric, findings: Findings) -> Figures:
-    """The same with what is known of latencies and speed-ups beside the value; of a variant that was not measured on
-    the headline's workload the values on another, with a mark."""
+    """Figures of a metric, with what is known of latencies and speed-ups next to the value. A variant that was not
+    measured on the headline's workload has the values on another, with a mark."""
     column, cells = Column.of(metric), dict(metric_figures(metric, findings).cells)
     for name, record in {**findings.common, **findings.elsewhere}.items():
         variant = findings.run.variant(name)
@@ -135,7 +135,7 @@ def _droppable(name: str) -> int:
 
 
 def short_table(findings: Findings) -> Table:
-    """That of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
+    """Table of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
     metrics."""
     own = [*of_tasks(findings), *(metric.column for metric in findings.added)]
     names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", "top-1", FLIPS, *own)
@@ -182,7 +182,8 @@ def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> dict[str, Ce
 
 
 def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone]:
-    """Of the variants that are faster or slower than the reference's record by a difference that this run can show."""
+    """Tones of the variants that are faster or slower than the reference's record by a difference that this run can
+    show."""
     reference = records.get(seen.run.reference)
     if reference is None:
         return {}
@@ -230,7 +231,7 @@ def _perplexities(findings: Findings) -> Figures:
 
 
 def _quality_tones(run: Run) -> dict[str, Tone]:
-    """Of the variants that are not near-lossless, and whose whole interval is on one side of the reference's."""
+    """Tones of the variants that are not near-lossless, and whose whole interval is on one side of the reference's."""
     tones = {}
     for variant in run.variants:
         found = interval_of(variant, QualityMeasure.PPL_RATIO)

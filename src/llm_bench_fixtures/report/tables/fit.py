@@ -57,7 +57,7 @@ def fit_sentences(run: Run) -> Iterator[str]:
 
 
 def _predicted(run: Run) -> list[tuple[VariantResult, Parts]]:
-    """Of the variants that could run here; their weights as measured, where they were."""
+    """Predicted parts of the variants that could run here; weights as measured, where they were."""
     known = [(one, one.parts) for one in run.variants if one.parts is not None and one.status is not Status.SKIPPED]
     return [(one, replace(parts, weights=one.weight_bytes or parts.weights)) for one, parts in known]
 

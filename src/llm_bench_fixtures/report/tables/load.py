@@ -13,14 +13,14 @@ from llm_bench_fixtures.results.formatting import Notation, count, format_second
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import Run
 
-NEARLY_ALL = 0.99  # of the requests within the limits: a rate that a server sustains
+NEARLY_ALL = 0.99  # share of the requests within the limits at a rate that a server sustains
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 OF_REQUEST: dict[str, Callable[[Request], float | None]] = {
     "TTFT": lambda one: one.ttft_s,
     "TPOT": lambda one: one.tpot_s,
     "latency": lambda one: one.latency_s,
 }
-MOST_REASONS = 3  # of failures, in a row
+MOST_REASONS = 3  # reasons of failures in a row
 SECONDS, COUNT, SHARE, NUMBER = Notation.SECONDS, Notation.COUNT, Notation.SHARE, Notation.NUMBER
 COLUMNS = (
     Column("variant"),
@@ -55,7 +55,7 @@ def load_sections(run: Run) -> Iterator[Section]:
 
 
 def _by_series(points: Iterable[LoadPoint]) -> dict[tuple[object, ...], list[LoadPoint]]:
-    """Those that differ by their rates alone, the lowest rate first."""
+    """Load points in series that differ by their rates alone, the lowest rate first."""
     found: dict[tuple[object, ...], list[LoadPoint]] = defaultdict(list)
     for point in points:
         found[point.series].append(point)

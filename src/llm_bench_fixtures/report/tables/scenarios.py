@@ -34,7 +34,7 @@ CASE = "case"
 
 
 def scenarios_of(run: Run) -> dict[str, Scenario]:
-    """By name, those that the run names, in its order; then any others that records are of."""
+    """Scenarios by name: those that the run names, in its order; then any others that records are of."""
     named = {one.name: one for one in run.scenarios}
     return named | {one.scenario: Scenario(one.scenario) for one in run.records if one.scenario not in named}
 
@@ -46,9 +46,9 @@ class CaseRow:
     scenario: Scenario
     case: str
     cells: Mapping[str, Cell]
-    """By variant, of all that were measured in some case. A speed-up over the reference has its 95 % interval, and is
-    better or worse where the whole interval is on one side of 1. The reference's cell, and one without a speed-up, are
-    latencies: their notation is SECONDS. `Cell()` where a variant didn't run the case."""
+    """Cells by variant, of all that were measured in some case. A speed-up over the reference has its 95 % interval,
+    and is better or worse where the whole interval is on one side of 1. The reference's cell, and one without a
+    speed-up, are latencies: their notation is SECONDS. `Cell()` where a variant didn't run the case."""
 
     @property
     def title(self) -> str:
@@ -87,7 +87,7 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     for scenario in scenarios_of(run).values():
         if scenario.name == THREADS and findings.threads:
-            continue  # it has a table of its own
+            continue  # threads have a table of their own
         records = [record for record in run.records if record.scenario == scenario.name and record.workload is not None]
         if records:
             yield Section(
@@ -113,8 +113,9 @@ def means_sections(findings: Findings) -> Iterator[Section]:
 
 
 def scenario_of_texts(run: Run) -> str:
-    """Whose generated texts are shown side by side: the user's own prompts where these are to be shown, the scenario of
-    readable prompts, else the one where most variants wrote something, the first of several; empty where none did."""
+    """Scenario whose generated texts are shown side by side: the user's own prompts where these are to be shown, the
+    scenario of readable prompts, else the one where most variants wrote something, the first of several; empty where
+    none did."""
     writers: dict[str, set[str]] = defaultdict(set)
     for record in run.records:
         if record.outputs:
@@ -150,7 +151,7 @@ def _why_no_text(record: Record | None, title: str) -> str:
 
 
 def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:
-    """Its own columns, or the usual ones; then the project's own metrics that aren't among them."""
+    """Columns of the scenario, or the usual ones; then the project's own metrics that aren't among them."""
     own = [findings.metrics[name] for name in scenario.columns if name in findings.metrics]
     columns = own or shown_in(ReportTable.SCENARIO, findings.metrics)
     return [*columns, *(metric for metric in findings.added if metric not in columns)]

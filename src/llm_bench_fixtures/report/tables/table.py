@@ -41,9 +41,9 @@ class Cell:
     text: str = MISSING
     """The words, where there is no value."""
     value: float | None = None
-    """In its base unit."""
+    """Value in its base unit."""
     error: float | None = None
-    """It stands as ± beside the value."""
+    """Error, shown as ± next to the value."""
     low: float | None = None
     """Ends of the interval that the value lies in; of a count, the ends of its share."""
     high: float | None = None
@@ -53,7 +53,7 @@ class Cell:
     """How the value is written, where not as the column's others are."""
     tone: Tone | None = None
     mark: str = ""
-    """It stands right behind the figure."""
+    """Mark right behind the figure."""
     note: str = ""
     """Further words, for a format that has room for a second line."""
     link: str = ""
@@ -99,15 +99,15 @@ class Cell:
 @dataclass(frozen=True)
 class Column:
     name: str
-    """Without the unit, which renderers add."""
+    """Name without the unit, which renderers add."""
     notation: Notation | None = None
     """How its values are written; None for a column of words."""
     unit: str = ""
     """The unit of all its values, which then stands at the head and not in the cells."""
     size: float = 1.0
-    """The unit's, in base units."""
+    """Size of the unit, in base units."""
     metric: Metric | None = None
-    """It explains the column."""
+    """Metric that explains the column."""
     error_is: str = ""
     """What stands as ± beside the values."""
     legend: str = ""
@@ -117,7 +117,7 @@ class Column:
 
     @classmethod
     def of(cls, metric: Metric) -> Column:
-        """Under the metric's own name, as the metric is written."""
+        """Column under the metric's own name, as the metric is written."""
         return cls(metric.column, notation_of(metric), metric=metric)
 
     def in_one_unit(self, cells: Iterable[Cell]) -> Column:
@@ -170,12 +170,12 @@ class Table:
         return tuple(column.name for column in self.columns)
 
     def cells(self, name: str) -> list[Cell]:
-        """Those of the first column of that name; none without one."""
+        """Cells of the first column of that name; none without one."""
         place = self.names.index(name) if name in self.names else None
         return [] if place is None else [row[place] for row in self.rows]
 
     def with_columns(self, places: Iterable[int]) -> Table:
-        """These columns only, in this order."""
+        """Table of these columns only, in this order."""
         kept = tuple(places)
         rows = (tuple(row[place] for place in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=tuple(rows))
@@ -199,7 +199,7 @@ class Figures:
 
     column: Column
     cells: Mapping[str, Cell]
-    """By variant; one that is absent has no value."""
+    """Cells by variant; one that is absent has no value."""
 
     @property
     def has_values(self) -> bool:
@@ -243,7 +243,7 @@ def perplexity_change(variant: VariantResult) -> Cell:
 
 
 def flip_cells(variant: VariantResult) -> dict[str, Cell]:
-    """By metric: all flips, the answers lost and those gained, with the 95 % intervals of their shares."""
+    """Cells by metric: all flips, the answers lost and those gained, with the 95 % intervals of their shares."""
     quality, items = variant.quality, round(variant.quality.get("choice_items", 0))
     if not items or "flips" not in quality:
         return {name: Cell() for name in FLIP_METRICS}

@@ -129,7 +129,7 @@ def _of_metrics(metrics: Iterable[Metric], findings: Findings) -> list[Figures]:
 
 
 def _quality_section(findings: Findings) -> Iterator[Section]:
-    """Over the corpus, and of the generated texts; nothing where neither is known."""
+    """Section on the corpus and the generated texts; nothing where neither is known."""
     run, metrics = findings.run, findings.metrics
     of_tasks = task_metrics(run.provenance.tasks)
     quality = [one for one in metrics.values() if _is_of_the_corpus(run, one) and one.name not in of_tasks]
@@ -143,7 +143,7 @@ def _quality_section(findings: Findings) -> Iterator[Section]:
 
 
 def _mean_over_records(run: Run, metric: Metric) -> Figures:
-    """Over all of a variant's benchmarks that have a value."""
+    """Mean over all of a variant's benchmarks that have a value."""
     found = {}
     for variant in run.variants:
         of_records = [metric.of(record, variant) for record in run.records if record.variant == variant.id]

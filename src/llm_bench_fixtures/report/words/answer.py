@@ -35,7 +35,7 @@ class _Phrases:
     better: str
     """To stand before "than fp32"."""
     more: str
-    """By more than the share that the reference is kept within."""
+    """Phrase for a gain by more than the share that the reference is kept within."""
 
 
 _PHRASES = {
@@ -59,7 +59,7 @@ class Remark:
 
     variant: str
     text: str
-    """Without the variant's id, and without a full stop."""
+    """Text without the variant's id, and without a full stop."""
 
 
 @dataclass(frozen=True)
@@ -423,7 +423,7 @@ def _meeting(meeting: Meeting, seen: Evidence) -> Iterator[Remark]:
 
 
 def _cost(name: str, seen: Evidence) -> Iterator[str]:
-    """Its latency, throughput, memory and quality, as far as they are known."""
+    """Latency, throughput, memory and quality of a variant, as far as they are known."""
     record, batched, peaks = seen.common.get(name), seen.largest_batch.get(name), peaks_of(seen, memory_metric(seen))
     if record is not None:
         yield f"{format_seconds(record.median_s)} on {describe_prompts(record)}"

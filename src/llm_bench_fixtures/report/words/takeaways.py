@@ -18,7 +18,7 @@ from llm_bench_fixtures.results.record import Record, Run
 
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
-    """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
+    """Takeaways that this run can support, the most useful first, and what its rounds are too few to tell."""
     sources = (_fast_tokens, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
     told = (sentence for source in sources for sentence in source(seen))
     return (*fit_sentences(seen.run), *load_sentences(seen.run), *told)
