@@ -52,10 +52,10 @@ CROWDED_SHARE = 0.1
 LOOK_EVERY_S = 0.001
 SHOWN_WAIT_S = 1.0  # shorter waits come before many turns, and would be all that is ever shown
 LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
-MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
+MOST_REST_S = 20.0  # seconds that a case waits for its servers: what still runs then may be other work
 
 Rounds: TypeAlias = "dict[int, Round]"
-"""By number: those of a block follow each other, and have the same numbers for all variants."""
+"""Rounds by number: those of a block follow each other, and have the same numbers for all variants."""
 
 Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
@@ -70,7 +70,8 @@ def measure_side_by_side(
     clock: Callable[[], float] = time.monotonic,
     on_cut: Callable[[Mapping[str, Measured], Spent], None] = lambda *_: None,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
-    """By variant, what was measured, or what failed; a failure ends the turns of its variant only. And the time spent.
+    """Measure a case's variants in turns, and return what was measured of each, or what failed, and the time spent. A
+    failure ends the turns of its variant only.
 
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
     step: is called between turns. on_cut: takes what has its least rounds, and the time spent, where something else
@@ -103,7 +104,8 @@ class _Blocks:
     waited_before_s: float = 0.0
     """What was waited before the first block."""
     rested_s: float = 0.0
-    """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
+    """Seconds rested since the first block began, for servers after their turns: neither of the share nor of the
+    patience."""
     began_s: float | None = None
     """The first block; none before it."""
     least_s: float | None = None
@@ -113,9 +115,9 @@ class _Blocks:
     is_open: bool = False
     """Whether the case goes on because the answer is open."""
     crowded: list[float] = field(default_factory=list)
-    """Of each block, in which share of the looks other work ran."""
+    """Share of each block's looks in which other work ran."""
     turns_left: int = 0
-    """Of the block that is run."""
+    """Turns that are left of the block that is run."""
     doing: str = ""
 
     def __post_init__(self) -> None:
@@ -172,12 +174,12 @@ class _Blocks:
                 self.least_s = self.elapsed_s
 
     def _run_block(self, names: list[str]) -> None:
-        """The same number of rounds of each, in slices: whose turn is next is drawn anew each time round."""
+        """Run the same number of rounds of each, in slices: whose turn is next is drawn anew each time round."""
         self.turns_left, self.doing = len(names), self._round
         going: dict[str, Iterator[tuple[Round, ...] | None]] = {}
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
-        is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # whose work it may be
+        is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
         while self.turns_left:
             for name in self.coin.sample(names, len(names)):
                 entry = self.entries[name]
@@ -211,7 +213,7 @@ class _Blocks:
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
     def _left(self, turns: int) -> Left | None:
-        """Until the last round, if no other work takes any of it; None before the first block is done.
+        """Time until the last round, if no other work takes any of it; None before the first block is done.
 
         turns: of a block. The least rounds are sure to come; those after them end once the intervals are narrow, or the
         time is spent; for those between which the answer is open that is longer.
@@ -251,7 +253,7 @@ class _Blocks:
         return with_reference if is_alone and self.reference in wanting else []
 
     def _ratios(self, names: Sequence[str]) -> Iterator[tuple[str, LogRatio]]:
-        """Over the reference's rounds beside them, so far."""
+        """Log ratios of the reference's rounds over each variant's next to them, so far."""
         for name in names:
             measured = self.result(name)
             if isinstance(measured, Measured) and measured.reference_rounds:
@@ -303,7 +305,7 @@ class _Blocks:
         return self.elapsed_s + self.waited_before_s < self.pace.share_s + self.pace.patience_s
 
     def _calm(self, rounds: Rounds) -> Rounds:
-        """Those of blocks that weren't crowded."""
+        """Rounds of blocks that weren't crowded."""
         return {number: done for number, done in rounds.items() if self._crowding(number) <= CROWDED_SHARE}
 
     def _crowding(self, number: int) -> float:
@@ -369,7 +371,7 @@ class _Blocks:
             entry.failure = error
 
     def _rounds_in_a_row(self) -> int:
-        """Those of a block: several where all of them are short, as the last ones of the warm-up show."""
+        """Rounds in a block: several where all of them are short, as the last ones of the warm-up show."""
         alive = [entry for entry in self.entries.values() if not entry.failure]
         if self._is_whole or not all(map(_is_short, alive)):
             return 1
@@ -404,7 +406,7 @@ class _Blocks:
         return len(self.entries) == 1 or self.pace.probes or not can_pause
 
     def _slice_tokens(self, entry: Entry) -> int:
-        """Of a turn; 0: the whole round."""
+        """Tokens of a turn; 0: the whole round."""
         if self._is_whole:
             return 0
         if not entry.step_s:
@@ -437,8 +439,8 @@ class _Blocks:
         )
 
     def _counted(self, rounds: Rounds) -> Rounds:
-        """Those of the blocks that weren't crowded; if fewer than the least rounds are left, of the least crowded ones,
-        and of all that are as crowded as these."""
+        """Rounds of the blocks that weren't crowded; if fewer than the least rounds are left, of the least crowded
+        ones, and of all that are as crowded as these."""
         shares = sorted(map(self._crowding, rounds))
         most = max(shares[: self._fewest], default=0.0)
         return {number: done for number, done in rounds.items() if self._crowding(number) <= max(most, CROWDED_SHARE)}
@@ -474,5 +476,5 @@ def _are_free(cores: int) -> bool:
 
 
 def _shared(rounds: Rounds, base: Rounds) -> Rounds:
-    """Those of the blocks that both have."""
+    """Rounds of the blocks that both have."""
     return {number: done for number, done in rounds.items() if number in base}

@@ -36,9 +36,9 @@ class Pace:
     is_large: bool = False
     """Whether the model is so large that no round is spent to warm up or to observe."""
     cores: int = 1
-    """That a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
+    """Cores that a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
     expected_variance: VarianceEstimate = NO_PRIOR
-    """Of the log ratio of a pair of rounds, as the cases before this one lead to expect it."""
+    """Expected variance of the log ratio of a pair of rounds, from the cases before this one."""
     allocation: Allocation = EVENLY
     """Which speed-ups have to be surer than others."""
     longer_s: float = math.inf
@@ -57,7 +57,7 @@ class Entry:
     """Cores that a round occupies; None: the pace's."""
     observation: Observation | None = None
     rounds: dict[int, Round] = field(default_factory=dict)
-    """By their numbers; those of a block have the same ones for all variants."""
+    """Rounds by their numbers; those of a block have the same ones for all variants."""
     last_s: float = 0.0
     """How long its last round took."""
     step_s: float = 0.0
@@ -74,7 +74,7 @@ class Measured:
     observation: Observation | None
     rounds: tuple[Round, ...]
     reference_rounds: tuple[Round, ...] = ()
-    """Of the same blocks; empty where there was no reference among them."""
+    """Rounds of the reference in the same blocks; empty where there was no reference among them."""
     crowded_rounds: int = 0
     """How many more there were, in blocks that are left out because other programs ran in them."""
 
@@ -97,7 +97,7 @@ class Measured:
 
     @property
     def variance(self) -> VarianceEstimate:
-        """Of the log ratio of its pairs of rounds; of too few it says nothing."""
+        """Variance of the log ratio of its pairs of rounds; with too few it says nothing."""
         pairs = log_ratios(self.reference_s, self.rounds_s) if self.reference_rounds else []
         return trimmed_variance(pairs) if len(pairs) >= LEAST_PAIRS else NO_PRIOR
 
@@ -107,9 +107,9 @@ class Spent:
     """What a case took of the run's time, and what that was worth."""
 
     rounds_s: float
-    """From the first block on, without what is told below."""
+    """Seconds from the first block on, without those that are listed below."""
     waited_s: float
-    """For other work to end."""
+    """Seconds waited for other work to end."""
     found_calm: bool
     """Whether other work left any turn alone; also where there was none to disturb."""
 

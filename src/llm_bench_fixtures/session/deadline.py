@@ -72,7 +72,7 @@ class Deadline:
         return NotReached(about(self.limit_s), why)
 
     def too_long(self, step: str, expected_s: float) -> NotReached:
-        """The same of one that didn't begin, with a limit that has room for it. step: as "loading fp32"."""
+        """Error for a step that didn't begin, with a limit that has room for it. step: as "loading fp32"."""
         needed_s = (self.clock() - self.began_s + expected_s + RESERVE_S) / (1 - RESERVE_SHARE)
         enough = f"{math.ceil(needed_s / 10) * 10}s" if needed_s < 90 else f"{math.ceil(needed_s / 60)}m"
         takes = about(max(expected_s, 1.0))

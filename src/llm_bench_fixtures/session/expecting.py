@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
 
-PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
-PROBED_WEIGHTS = 1 << 26  # that one position is multiplied with, in matrices of the model's shape: 256 MiB
-PROBED_ROWS = 8  # of a batch, at one position each
-USUAL_WIDTH = 2048  # of a model whose config has other names for it
+PROBED_BYTES = 16 << 20  # copied and hashed to see how fast that goes
+PROBED_WEIGHTS = 1 << 26  # multiplied with one position, in matrices of the model's shape: 256 MiB
+PROBED_ROWS = 8  # rows of a batch, at one position each
+USUAL_WIDTH = 2048  # width of a model whose config has other names for it
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
 CHECKED = Shape(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
@@ -140,7 +140,7 @@ def expect_run(
             setup.forecast.expect(Work.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
             setup.forecast.expect(Work.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s))
-        has_quality = variant.threads_of in known  # that of the variant in the default number of threads
+        has_quality = variant.threads_of in known  # the variant in the default number of threads has it
         if passes and not has_quality and not is_scored(variant.id):
             quality_s = runner.quality_s(positions, passes)
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
@@ -193,14 +193,15 @@ def _widths(setup: Setup) -> tuple[int, int]:
 
 
 def _in_config(setup: Setup, *names: str) -> int:
-    """By the names that configs have in common; 0 where there is none."""
+    """Number in the model's config under the first of these names; 0 where there is none."""
     config = read_config(setup.source.folder)
     found = [config.get(name) for name in names] if isinstance(config, dict) else []
     return next((one for one in found if isinstance(one, int) and one > 0), 0)
 
 
 def _made(setup: Setup) -> Iterator[Made]:
-    """By variant and model, what all kinds of artifacts took together; an older one of a kind counts no more."""
+    """Yield what was made for each variant and model: seconds of all kinds of artifacts together; an older one of a
+    kind counts no more."""
     found: dict[tuple[str, str], dict[str, Making]] = defaultdict(dict)
     for one in sorted(makings_in(setup.store.root), key=lambda one: one.is_current):
         found[one.variant, one.model][one.kind] = one

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
-CALLS_PER_LAYER = 140  # of operations, that a layer's pass makes: GPT-2's with a cache, as torch's profiler counts them
-CALLS_PER_MASK = 2500  # of operations, that transformers' building of a padded batch's mask is worth, in each pass
-PROCESS_CALLS = 200_000  # of small operations, that starting a process is worth
+CALLS_PER_LAYER = 140  # operations in a layer's pass: GPT-2's with a cache, as torch's profiler counts them
+CALLS_PER_MASK = 2500  # operations that take as long as transformers' mask of a padded batch, in each pass
+PROCESS_CALLS = 200_000  # small operations that take as long as starting a process
 LONG_S = 600.0  # a run that takes longer is told what makes it short
 FADED = 0.5  # how much a case counts next to the one after it: machines change within a run
-AS_EXPECTED_CASES = 2.0  # that took what was expected count besides those seen, and three times as many at first
-MARGIN = 1.2  # of a limit that has room for all, over the seconds that are expected
+AS_EXPECTED_CASES = 2.0  # weight of the expectation, in cases seen; three times as many at first
+MARGIN = 1.2  # a limit that has room for all, over the seconds that are expected
 
 
 class Work(StrEnum):
@@ -45,17 +45,17 @@ class Machine:
     """How fast a machine is at what runs consist of."""
 
     read_bytes_per_s: float
-    """Of weights that are multiplied with one position."""
+    """Bytes per second of weights that are multiplied with one position."""
     flops_per_s: float
-    """Of matrix products in float32."""
+    """Floating-point operations per second of float32 matrix products."""
     copy_bytes_per_s: float
-    """Into memory that was not used before."""
+    """Bytes per second copied into memory that was not used before."""
     hash_bytes_per_s: float
     call_s: float
-    """Of an operation on next to nothing."""
+    """Seconds of an operation on next to nothing."""
     rows_bytes_per_s: float = 0.0
-    """Of weights that torch multiplies with a few positions in float32: as little as a quarter of
-    `read_bytes_per_s` was seen. 0: the same."""
+    """Bytes per second of weights that torch multiplies with a few positions in float32: as little as a quarter of
+    `read_bytes_per_s` was seen. 0: `read_bytes_per_s`."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Phases:
     """Seconds of work, by the kind of its forward passes."""
 
     prefill_s: float = 0.0
-    """Over many positions at a time; without a cache each pass is."""
+    """Seconds of passes over many positions at a time; without a cache each pass is."""
     decode_s: float = 0.0
-    """Over one position of each row."""
+    """Seconds of passes over one position of each row."""
 
     @property
     def total_s(self) -> float:
@@ -87,7 +87,7 @@ class Runner:
     layers: int
     bytes_per_weight: float = FLOAT32_BYTES
     flops_per_s: float = 0.0
-    """Of matrix products in its precision; 0: as in float32."""
+    """Floating-point operations per second of matrix products in its precision; 0: as in float32."""
     is_made: bool = False
     """Whether its engine has files of its own, which are checked before each load."""
     is_plain: bool = False
@@ -131,7 +131,7 @@ class Shape:
     """The size of a workload, as far as it can be told before its test runs."""
 
     tokens: float
-    """Of a prompt, on average."""
+    """Tokens of a prompt, on average."""
     new_tokens: int
     prompts: int = 1
     batch_size: int = 1
@@ -161,9 +161,9 @@ class Made:
     """What an engine has made of a model for a variant; at most one of a variant and a model is known."""
 
     variant: str
-    """Whose load made it."""
+    """Id of the variant whose load made it."""
     model: str
-    """Tells models apart."""
+    """Identity of the model."""
     weights: int
     seconds: float
     is_current: bool
@@ -227,7 +227,7 @@ class Forecast:
         self._spent: dict[Work, float] = defaultdict(float)  # on what wasn't expected, too
         self._going: tuple[Work, float, float] | None = None  # expected seconds, and since when
         self._runners: dict[str, Runner] = {}
-        self._seen: dict[str, tuple[Phases, Phases]] = {}  # by variant, of rounds: expected, and taken
+        self._seen: dict[str, tuple[Phases, Phases]] = {}  # rounds by variant: expected, and taken
 
     def expect(self, work: Work, variant: str, seconds: float, name: str = "") -> None:
         """Add a piece of work on a variant. name: which of several."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.setup import Setup
 
-FIRST_PROMPT_TOKENS = 64  # of the first generate of a process
+FIRST_PROMPT_TOKENS = 64  # prompt tokens of a process's first generate
 USUAL_CORPUS = 8192  # tokens; the built-in corpus has no more in any tokenizer of text
 MEASURING = (
     "llm_bench_fixtures.models.isolated",
@@ -60,7 +60,7 @@ MEASURING = (
     "llm_bench_fixtures.measure.choices",
     "llm_bench_fixtures.measure.quality",
 )
-NOT_YET = "not scored yet"  # of a variant's quality
+NOT_YET = "not scored yet"  # note on a variant's quality
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 
 
@@ -81,7 +81,7 @@ def _unloaded(variant: Variant, parts: Parts | None = None) -> VariantResult:
 
 
 def _as_loaded(parts: Parts | None, facts: ModelFacts) -> Parts | None:
-    """With what the process had taken before the load for itself, in place of a guess."""
+    """Parts with what the process had taken before the load for itself, in place of a guess."""
     before, libraries = facts.resident_before_load_bytes, facts.libraries_before_load_bytes
     return replace(parts, process=before - libraries) if parts and libraries is not None else parts
 
@@ -113,7 +113,7 @@ class VariantLoader:
         self._deadline = deadline
         setup.progress.admit = self._admit
         self._loading = ""  # the variant that is being loaded
-        self._made_before_s = 0.0  # by the loads before it
+        self._made_before_s = 0.0  # seconds that the loads before it made artifacts
         self._results = results
         self._keep_traceback = keep_traceback
         self.before_closing: Callable[[Collection[str]], None] = lambda _: None
@@ -122,7 +122,7 @@ class VariantLoader:
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
-        self._tight: dict[str, str] = {}  # by variant, which others were closed for it
+        self._tight: dict[str, str] = {}  # which others were closed for a variant, by variant
         self._loads: Counter[str] = Counter()
         self._described: set[str] = set()
         self.restored: frozenset[str] = frozenset()
@@ -135,7 +135,7 @@ class VariantLoader:
         setup = self._setup
         _ = setup.limits  # before other processes import
         start_importing(self._imports(variants), on_cpu=setup.device.kind is DeviceKind.CPU)
-        _ = setup.source  # which is tried out in such a process
+        _ = setup.source  # the source is tried out in such a process
         _ = setup.free_bytes
         if not setup.settings.memory_share or setup.settings.device_map is not None:
             self.lineup = apart(variants)
@@ -189,8 +189,8 @@ class VariantLoader:
         return ModelShape.of(source.load_config(), replace(source.footprint, weights=source.weights))
 
     def _largest_rounds(self) -> list[Round]:
-        """Of the default suite: the largest batch, the longest prompt, and what is scored at a time; and of the user's
-        own prompts."""
+        """Largest rounds of the default suite (the largest batch, the longest prompt, and what is scored at a time) and
+        of the user's own prompts."""
         settings, vocabulary, own = self._setup.settings, max(self._shape.vocabulary, 1), self._setup.own
         batch = Round(max(settings.batch_sizes), max(VARIED_LENGTHS), settings.new_tokens)
         longest = Round(1, max(FIRST_PROMPT_TOKENS, *settings.prompt_lengths), settings.new_tokens)
@@ -273,7 +273,7 @@ class VariantLoader:
 
     def reference(self) -> ModelHandle | None:
         """The reference, if it is in the group that is loaded and can run."""
-        with suppress(Exception):  # its own test says so
+        with suppress(Exception):  # the test itself says it
             return self.load(self._references[0]) if self._references else None
         return None
 
@@ -323,7 +323,7 @@ class VariantLoader:
 
     @property
     def loaded(self) -> tuple[ModelHandle, ...]:
-        """Those that are loaded: the reference first, and then the fastest so far, whose quality matters most."""
+        """Loaded models: the reference first, and then the fastest so far, whose quality matters most."""
 
         def place(model: ModelHandle) -> tuple[bool, float]:
             return model.variant.id != self._results.reference, self._results.usual_s(model.variant.id)
@@ -337,7 +337,7 @@ class VariantLoader:
 
     @property
     def known(self) -> tuple[Variant, ...]:
-        """Those of the plan, each once."""
+        """Variants of the plan, each once."""
         groups = self.lineup.groups if self.lineup else ()
         return tuple(dict.fromkeys(variant for group in groups for variant in group))
 
@@ -363,7 +363,7 @@ class VariantLoader:
         for name in leaving:
             self._loaded.pop(name).close()
         for member in self.lineup.made_first(self._group) if self.lineup else ():
-            with suppress(Exception):  # its own test says so
+            with suppress(Exception):  # the test itself says it
                 self.load(member)
 
     def _group_of(self, variant: Variant) -> tuple[Variant, ...]:
@@ -527,7 +527,8 @@ class VariantLoader:
             return model.call(measure_places, setup.settings.limits_time, known)
 
     def _first_generate_s(self, model: ModelHandle) -> float | None:
-        """Of a process that has loaded the model and done nothing else with it yet. None where no prompt fits."""
+        """Seconds of the first generate of a process that has loaded the model and done nothing else with it yet. None
+        where no prompt fits."""
         new_tokens = self._setup.settings.new_tokens
         tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - new_tokens)
         if tokens < 1:

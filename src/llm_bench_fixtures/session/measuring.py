@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import Workload
 
-BENCHMARK_S = 0.5  # that a benchmark gets for its rounds on average, at the usual --llm-max-noise
+BENCHMARK_S = 0.5  # seconds that a benchmark gets for its rounds on average, at the usual --llm-max-noise
 USUAL_NOISE = 0.03
 MOST_FINER = 100.0  # times as long for narrower intervals, which need the square of what they are narrower by
-ROUNDS_PART = 0.5  # of the run's time that is left, for rounds; the rest is for loads, quality and the least rounds
+ROUNDS_PART = 0.5  # share of the run's time left, for rounds; the rest is for loads, quality and the least rounds
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a number
-# Of a model that is not warmed up for a whole round, nor observed in one of its own. By its size and not by time, so
-# that all runs observe memory alike; a step of it takes over 10 ms, to which noting its pass adds 0.1 to 0.2.
+# Weights of a model that is not warmed up for a whole round, nor observed in one of its own. Size decides and not time,
+# so that all runs observe memory alike; a step of it takes over 10 ms, to which noting its pass adds 0.1 to 0.2.
 LARGE_WEIGHTS = 2e8
-KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
+KEPT_IN_VAIN = 0.5  # share of the patience kept where a case found no calm at all: other work may never end
 
 
 def benchmark_s(max_noise: float) -> float:
@@ -86,7 +86,8 @@ class TimeBudget:
         return min(self._patience_s * min(share, 1.0), self.run_share_s(benchmarks, weight))
 
     def run_share_s(self, benchmarks: int, weight: float) -> float:
-        """Their share of what is left of the run's time, as far as it goes to rounds beyond the least."""
+        """Seconds of what is left of the run's time that so many benchmarks of one weight get for rounds beyond the
+        least."""
         share = benchmarks * weight / self._left if self._left else 1.0
         return ROUNDS_PART * self._run_left_s() * min(share, 1.0)
 
@@ -121,13 +122,13 @@ class SideBySide:
         self._reference = reference
         self._kept = kept
         self._deadline = deadline
-        self._not_reached: dict[str, str] = {}  # by case, why
+        self._not_reached: dict[str, str] = {}  # reasons by case
         self._least_s: dict[str, list[float]] = defaultdict(
             list
-        )  # by scenario, of a case's least rounds, for each step of one
+        )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self._of_reference: dict[str, Workload] = {}  # by case, what the reference's own test runs
-        self._variances: list[VarianceEstimate] = []  # of all comparisons with the reference so far
+        self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
+        self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
     def expect(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks more. scenarios: of each of them."""

@@ -40,8 +40,8 @@ MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64
 FEWEST_TIMED = 4  # however long they are
 MOST_STEPS = 448  # tokens that a round of more generates one after the other, at most: 2 s of a small model
-MOST_STEPS_OF_LARGE = 256  # the same of a model whose steps take tens of milliseconds
-PROMPT_STEPS = 1 / 16  # of a step, what a token of a prompt takes: prompts are read many tokens at a time
+MOST_STEPS_OF_LARGE = 256  # tokens of a model whose steps take tens of milliseconds
+PROMPT_STEPS = 1 / 16  # share of a step that a token of a prompt takes: prompts are read many tokens at a time
 SHOWN = 5  # prompts that are named of those that are left out
 APART = 150  # tokens of the embedded corpus between the beginnings of two prompts of one shape
 
@@ -60,7 +60,7 @@ class OwnCase:
 
 
 def own_cases(settings: Settings, need: Need = DEFAULT_NEED) -> tuple[OwnCase, ...]:
-    """Those for latency in ascending order, then that for throughput, and where more of it is wanted or some is needed,
+    """Cases for latency in ascending order, then that for throughput, and where more of it is wanted or some is needed,
     those of smaller batches that may meet the need; then the same with each further cache. None where no prompts or
     shapes are given."""
     if not settings.prompts and not settings.shape:
@@ -100,18 +100,18 @@ class OwnWork:
 
     @property
     def new_tokens(self) -> tuple[int, ...]:
-        """Of each prompt."""
+        """New tokens of each prompt."""
         return tuple(row.new_tokens for row in self.rows)
 
     @property
     def shape(self) -> Shape:
-        """Its size on average, for the forecast."""
+        """Size of the work on average, for the forecast."""
         new_tokens = self.new_tokens
         return Shape.of(Workload(self.prompts, max(new_tokens), self.batch_size, cache=self.cache, lengths=new_tokens))
 
     @property
     def round(self) -> Round:
-        """Its largest batch at most, for the plan of memory."""
+        """Largest batch of the work at most, for the plan of memory."""
         return Round(self.batch_size, max(map(len, self.prompts)), max(self.new_tokens), self.cache)
 
 
@@ -137,7 +137,7 @@ class OwnRun:
         self._cases = own_cases(setup.settings, need)
         self._setup = setup
         self._settings = setup.settings
-        self._left_out: dict[str, list[str]] = defaultdict(list)  # by the reason, which prompts
+        self._left_out: dict[str, list[str]] = defaultdict(list)  # which prompts, by the reason
 
     def work(self, case: OwnCase, prompts: Prompts) -> OwnWork:
         """The case's prompts, in the tokens of `prompts`. Raises WorkloadUnsupported where none fits."""
@@ -155,7 +155,7 @@ class OwnRun:
         answered = [one.answered for one in self._ready if one.given.answer] if self._given else []
         found = [Round(1, max(answered))] if answered else []
         for case in self._cases:
-            with suppress(WorkloadUnsupported):  # its own test says so
+            with suppress(WorkloadUnsupported):  # the test itself says it
                 found.append(self.work(case, self._setup.prompts).round)
         return found
 
@@ -223,7 +223,7 @@ class OwnRun:
 
     @cached_property
     def _ready(self) -> tuple[_Ready, ...]:
-        """Those that were read and fit, in the file's order."""
+        """Prompts that were read and fit, in the file's order."""
         with self._setup.progress.activity(Phase.CHECKING, "reading the prompts"):
             return tuple(self._fitting())
 
@@ -289,7 +289,7 @@ class OwnRun:
 
     @cached_property
     def _shapes(self) -> list[TokenShape]:
-        """Those that fit."""
+        """Shapes that fit."""
         shapes = self._settings.shape
         if too_long := [str(shape) for shape in shapes if shape.prompt + shape.new > self._context]:
             self._left_out[self._too_long] = too_long

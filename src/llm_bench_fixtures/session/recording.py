@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
 
-TIME_DIGITS = 7  # of a token's seconds: clocks are no finer than 0.1 µs, and records stay small
+TIME_DIGITS = 7  # digits of a token's seconds: clocks are no finer than 0.1 µs, and records stay small
 
 
 def record_of(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class KeptReference:
-    """Its distributions over the corpus, in temporary files, its answers, and its continuations of each workload."""
+    """What is kept of the reference: its distributions over the corpus, in temporary files, its answers, and its
+    continuations of each workload."""
 
     def __init__(self, identifier: str) -> None:
         """identifier: the reference variant's id."""

@@ -41,7 +41,7 @@ ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enou
 FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
 FIRST_ITEMS = 24  # questions next to the first sample
 OF_A_SAMPLE = "quality is of a sample"  # what a note on that begins with
-NOT_ASKED = "not asked"  # the same of questions that can't be put
+NOT_ASKED = "not asked"  # what a note on questions that can't be put begins with
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Found:
 
     parts: list[Part] = field(default_factory=list)
     answers: dict[int, AnswerIndex] = field(default_factory=dict)
-    """By the question's number."""
+    """Answers by the question's number."""
     notes: dict[str, None] = field(default_factory=dict)
     """What it can't do, in order."""
     asks: bool = True
@@ -141,7 +141,7 @@ class Samples:
         self._grow_all(self._is_enough)
 
     def go_on(self) -> None:
-        """The same until each one's limits on quality are decided, and then until all is scored."""
+        """Score more until each one's limits on quality are decided, and then until all is scored."""
         self._grow_all(self._is_decided)
         self._grow_all(lambda *_: False)
         for name in self._found:
@@ -229,7 +229,7 @@ class Samples:
             is_sure = error is not None and error <= ENOUGH * metrics["ppl_ratio"]
             return is_sure or self._is_decided(variant, found)
         if variant == self._kept.identifier and self._loader.keeps_reference:
-            return True  # it is scored on more when another needs that
+            return True  # the reference is scored on more when another needs that
         return found.spent_s * 2 > FIXED_S  # with the next sample
 
     def _is_decided(self, variant: str, found: Found) -> bool:
@@ -245,7 +245,7 @@ class Samples:
         except WorkloadUnsupported as error:
             found.notes[f"not scored on the {corpus.name}: {error}"] = None
             return False
-        except (OtherTokens, NoRoom) as error:  # its own quality can be told all the same
+        except (OtherTokens, NoRoom) as error:  # quality that needs no reference can be told all the same
             is_other = isinstance(error, OtherTokens)
             why = "not compared with the reference variant" if is_other else "nothing was kept to compare with"
             found.notes[f"{why}: {error}"] = None
@@ -274,7 +274,7 @@ class Samples:
             return
         found.spent_s += self._clock() - began_s
         found.answers |= dict(zip(numbers, answers, strict=True))
-        self._kept.compare_answers(model.variant.id, items, answers)  # which keeps the reference's
+        self._kept.compare_answers(model.variant.id, items, answers)  # keeps the reference's answers
 
     def _asked(self, found: Found, items: int) -> Sequence[int]:
         if self.is_whole is not False or found.is_complete:

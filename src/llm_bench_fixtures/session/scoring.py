@@ -76,7 +76,7 @@ class Scoring:
         self._score = score
         self._deadline = deadline
         self._scored: set[str] = set()
-        self._errors: dict[str, Exception] = {}  # by variant, what scoring it raised
+        self._errors: dict[str, Exception] = {}  # what scoring raised, by variant
         self.to_come: frozenset[str] = frozenset()
         """The variants that have further tests, which load them again where they are closed before."""
 
@@ -115,7 +115,7 @@ class Scoring:
 
     @property
     def failures(self) -> Mapping[str, Exception]:
-        """By variant, why it can't be scored; without those that there was no time for."""
+        """Reasons by variant why it can't be scored; without those that there was no time for."""
         return {name: error for name, error in self._errors.items() if not isinstance(error, NotReached)}
 
     def score_loaded(self) -> None:
@@ -140,7 +140,7 @@ class Scoring:
                 except NotReached as error:
                     known = self._results.variant(variant.id)
                     self._results.add_variant(replace(known, quality_note=str(error), unscored=True))
-                except Exception as error:  # of its second load
+                except Exception as error:  # raised by the second load
                     self._errors[variant.id] = error
                     known = self._results.variant(variant.id)
                     self._results.add_variant(replace(known, quality_note=first_line(named(error))))

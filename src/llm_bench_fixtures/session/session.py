@@ -148,7 +148,7 @@ class BenchSession:
 
     @property
     def failures(self) -> Mapping[str, Exception]:
-        """By variant, why it can't be scored, or asked its tasks; without those that there was no time for."""
+        """Reasons by variant why it can't be scored, or asked its tasks; without those that there was no time for."""
         return {**self.tasks.failures, **self.scoring.failures}
 
     def run(self, *, interrupted: bool = False) -> Run:
@@ -178,7 +178,7 @@ class BenchSession:
     def end_stage(self) -> None:
         """The group of variants that is loaded has been through a stage of the plan."""
         if self.keeps_report:
-            self._saved_at = -math.inf  # its results are kept at once
+            self._saved_at = -math.inf  # results so far are kept at once
             self.save_at_times()
 
     def save_at_times(self) -> None:

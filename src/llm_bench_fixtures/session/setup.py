@@ -54,7 +54,7 @@ class Setup:
         self._no_tasks: LlmBenchError | None = None
         self.own = OwnRun(prompts, self, need) if prompts or settings.shape else None
         """The user's own prompts, or shapes; None where there are none."""
-        self._chats: dict[str, Prompts] = {}  # by variant, of models with a tokenizer of their own
+        self._chats: dict[str, Prompts] = {}  # prompts of models with a tokenizer of their own, by variant
 
     @cached_property
     def device(self) -> Device:
@@ -67,12 +67,12 @@ class Setup:
 
     @cached_property
     def free_bytes(self) -> int:
-        """Of the device's memory, when it is first asked for: before anything is loaded."""
+        """Free bytes of the device's memory, when first asked for: before anything is loaded."""
         return self.device.free_bytes
 
     @property
     def known_free_bytes(self) -> int | None:
-        """The same, if it has been asked for."""
+        """Free bytes of the device's memory, if they have been asked for."""
         known: int | None = vars(self).get("free_bytes")
         return known
 
@@ -141,7 +141,7 @@ class Setup:
         """The tasks of lm-evaluation-harness; none for random weights. Raises InvalidSetting and MissingLibrary."""
         if not self.settings.tasks or self.source.random_weights:
             return ()
-        if self._no_tasks is not None:  # which may have waited for a network
+        if self._no_tasks is not None:  # trying again might wait for a network
             raise self._no_tasks
         from llm_bench_fixtures.measure.harness import load_tasks
 
@@ -154,7 +154,7 @@ class Setup:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        """That of --llm-model."""
+        """Tokenizer of --llm-model."""
         return tokenizer_of(self.source, in_process=self.settings.in_process)
 
     @cached_property
@@ -167,7 +167,7 @@ class Setup:
 
     def prompts_of(self, model: ModelHandle) -> Prompts:
         """Prompts in the model's own tokens. Raises as `prompts` does."""
-        if model.facts.runs_source or model.variant.backend in BACKENDS:  # which have the tokenizer of --llm-model
+        if model.facts.runs_source or model.variant.backend in BACKENDS:  # they have --llm-model's tokenizer
             return self.prompts
         if not self.settings.chat:
             return model.prompts

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
 
-FIRST_ITEMS = 8  # of each task, whose time tells how many there is time for
+FIRST_ITEMS = 8  # items of each task whose time tells how many there is time for
 EASILY = 2.0  # times as long as expected, for which there has to be room where none are timed
 REFUSED, UNASKED, SAMPLE = "can't be asked", "was not asked", "is of a sample"  # how notes on a task go on
 NOTES = (REFUSED, UNASKED, SAMPLE, "has values that are")
-TASKS_PART = 0.5  # of the time that is left when the first variant is asked; the rest is for the cases to come
+TASKS_PART = 0.5  # share of the time left when the first variant is asked; the rest is for the cases to come
 
 
 class TaskScores:
@@ -64,13 +64,13 @@ class TaskScores:
         self._save = save
         self._deadline = deadline
         self._clock = clock
-        self._share: float | None = None  # of the items that are asked; None until the first are timed
-        self._item_s: dict[str, float] = {}  # by task, as the last variant took for each
+        self._share: float | None = None  # share of the items that is asked; None until the first are timed
+        self._item_s: dict[str, float] = {}  # seconds per item that the last variant took, by task
         self._answers: dict[tuple[str, str], TaskAnswers] = {}  # by task and variant
-        self._before: dict[str, TaskFacts] = {}  # by task, of which an earlier session's answers are kept
+        self._before: dict[str, TaskFacts] = {}  # tasks of which an earlier session's answers are kept, by name
         self._asked: set[tuple[str, str]] = set()  # task and variant
         self.failures: dict[str, Exception] = {}
-        """By variant, what asking it raised."""
+        """Error that asking raised, by variant."""
 
     def go_on_with(self, before: Run, variants: Collection[str]) -> None:
         """Begin with what an earlier session asked of the variants in the results. Others are asked the same items, and
@@ -156,7 +156,7 @@ class TaskScores:
         try:
             with self._deadline.reaching():
                 answers = self._answer(task, model)
-        except Exception as error:  # of its process, or of the task's own code
+        except Exception as error:  # raised by its process, or by the task's own code
             return self._unasked(task.name, model.variant.id, error)
         metrics = compared(answers, self._answers.get((task.name, self._results.reference)))
         return CorpusScore(metrics, (), tuple(self._of_a_sample(task, answers)))
@@ -211,7 +211,7 @@ class TaskScores:
         if not self._deadline.is_limited or 0 < EASILY * expected_s <= room_s:
             return 1.0
         for task in self._setup.tasks:
-            with suppress(WorkloadUnsupported):  # which it says when it is asked
+            with suppress(WorkloadUnsupported):  # the task says it when it is asked
                 self._timed(task, model, min(FIRST_ITEMS, task.items))
         each_s = {name: item_s * self._items[name] for name, item_s in self._item_s.items()}
         total_s = len(variants) * sum(each_s.values())
@@ -281,7 +281,7 @@ def _is_right_or_wrong(member: Member) -> bool:
 
 
 def blocks_of(answers: TaskAnswers) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """By name, of each metric that is a mean over all items alike."""
+    """Blocks of each metric that is a mean over all items alike, by name."""
     for metric, members in answers.members.items():
         items = [item for member in members for item in member.items]
         if all(member.is_mean and math.isclose(member.weight * len(items), len(member.items)) for member in members):
