@@ -73,7 +73,7 @@ def circles(graph: Graph) -> list[set[str]]:
 
 
 def floors(graph: Graph) -> dict[str, int]:
-    """By room its floor: 0 for those that need no other, else one above the highest that it needs."""
+    """Floor of each room: 0 for those that need no other, else one above the highest that it needs."""
     reach = reachable(graph)
     height: dict[str, int] = {}
     for room in sorted(graph, key=lambda name: len(reach[name] | {name})):

@@ -55,10 +55,10 @@ WHEELS_S = 30.0
 FAREWELL_S = 15.0  # for a step that is interrupted to write down what it has
 PLUGIN = "llm_bench_fixtures.plugin.hooks"
 WORKLOAD = Workload(("fp32", "bf16", "fp16"), prompt_tokens=64, new_tokens=16)
-"""Of benchmarks/test_precision.py."""
+"""Workload of benchmarks/test_precision.py."""
 LAST_LINES = 25
 
-SHAPE = {  # of Llama 3.2 1B: 1.24 billion weights
+SHAPE = {  # the shape of Llama 3.2 1B: 1.24 billion weights
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "dtype": "bfloat16",
@@ -85,7 +85,7 @@ class Step:
     command: tuple[str, ...]
     limit_s: float
     figures: Callable[[str], Mapping[str, Any]]
-    """Of the text that it leaves."""
+    """Figures of the text that it leaves."""
     leaves: Path | None = None
     """The file with that text; None: the log."""
     passes: tuple[int, ...] = (0,)
@@ -150,7 +150,7 @@ def counts(junit: str) -> dict[str, dict[str, int]]:
 
 
 def measured(results: str) -> dict[str, Any]:
-    """By variant, the metrics of one prompt; those of every case; and what wasn't measured, with the reason."""
+    """Metrics of one prompt by variant; those of every case; and what wasn't measured, with the reason."""
     run = json.loads(results)
     done = [one for one in run["records"] if one["status"] == "measured"]
     found: dict[str, Any] = {one["variant"]: one["metrics"] for one in done if one["scenario"] == "precision"}
@@ -207,7 +207,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def tail(output: str) -> str:
-    """Its last lines, without folders of this machine."""
+    """Last lines of an output, without folders of this machine."""
     lines = [line for line in output.replace(str(ROOT) + "/", "").splitlines() if line.strip()]
     return "\n".join(re.sub(r"`{3,}", "'''", line) for line in lines[-LAST_LINES:])
 

@@ -55,7 +55,8 @@ def _driver() -> str:
 
 
 def plain(device: str, folder: Path, variants: list[str], prompt_tokens: int, new_tokens: int) -> dict[str, Any]:
-    """By variant: seconds to the first token and per further one, of a loop and of `generate`, and the peak's bytes."""
+    """Figures by variant: seconds to the first token and per further one, of a loop and of `generate`, and the peak's
+    bytes."""
     return {name: _plain_variant(device, folder, DTYPES[name], prompt_tokens, new_tokens) for name in variants}
 
 

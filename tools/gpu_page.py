@@ -16,7 +16,7 @@ class DataSheet:
 
     read_bytes_per_s: float
     flops_per_s: Mapping[str, float]
-    """By torch's name of the dtype."""
+    """Floating-point operations per second, by torch's name of the dtype."""
 
 
 def _sheet(terabytes: float, half: float, single: float) -> DataSheet:
@@ -35,7 +35,7 @@ DATA_SHEETS = {
     "NVIDIA L40S": _sheet(0.864, 362, 91.6),
     "NVIDIA L4": _sheet(0.3, 121, 30.3),
 }
-"""By torch's name of the device, from NVIDIA's data sheets."""
+"""Data sheets of NVIDIA, by torch's name of the device."""
 
 
 class Status(StrEnum):

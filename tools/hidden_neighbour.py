@@ -25,7 +25,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.processes.memory import own_groups
 
-LEAST_S, MOST_S = 0.5, 4.0  # of a regime; what is between two takes twice as long on average
+LEAST_S, MOST_S = 0.5, 4.0  # seconds of a regime; what is between two takes twice as long on average
 HELD_S, FREE_S = 0.001, 0.002
 GROUP = "llm-bench-hidden"
 

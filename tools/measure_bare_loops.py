@@ -209,7 +209,7 @@ LOOPS: Mapping[str, Loop] = {
     "onnxruntime_genai": genai_loop,
     "llamacpp": llama_cpp_loop,
 }
-"""By backend."""
+"""Loops by backend."""
 
 
 def measure_pair_at(
@@ -253,7 +253,7 @@ def time_own(model: Model, prompt: TokenIds, new_tokens: int, is_by_token: bool)
 
 
 def tpot_s(tokens_s: Sequence[float]) -> float:
-    """From the first token on. Raises GenerationMismatch where the text ended with it."""
+    """Seconds per token after the first. Raises GenerationMismatch where the text ended with it."""
     if len(tokens_s) < 2:
         raise GenerationMismatch(f"{len(tokens_s)} new tokens have no time between them: the text ended")
     return (tokens_s[-1] - tokens_s[0]) / (len(tokens_s) - 1)
@@ -263,7 +263,7 @@ class Found:
     """Takes what was found out of the test module when the run is over, and the reasons of skips."""
 
     def __init__(self) -> None:
-        self.by_variant: dict[str, list[list[Pair]]] = {}  # of each prompt
+        self.by_variant: dict[str, list[list[Pair]]] = {}  # pairs of each prompt
         self.skips: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -59,7 +59,7 @@ ALONE = replace(PADDED, batch_size=1)
 
 
 def installed(names: str) -> tuple[Variant, ...]:
-    """Those of the variants whose engines are there, the reference first: it is always among them."""
+    """Variants whose engines are installed, the reference first: it is always among them."""
     variants = select_variants(f"{REFERENCE},{names}", CATALOGUE, REFERENCE)
     return tuple(one for one in variants if first_missing(BACKENDS[one.backend].modules) is None)
 
@@ -99,7 +99,7 @@ class _Row:
     alone: str = ""
     """The digest of its tokens for prompts that run alone."""
     padded: str = ""
-    """The same of a padded batch."""
+    """Digest of its tokens for a padded batch."""
 
 
 class Table:

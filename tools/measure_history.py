@@ -33,10 +33,10 @@ COMMANDS = {
 }
 CANNOT = (1, 4)  # statuses of a command that didn't do its work; the gate's verdicts have others
 VARIANTS = ("fp32", "bf16", "ort-int8-dynamic", "bnb-int8", "bnb-nf4")
-CASES = 30  # of each variant
+CASES = 30  # cases of each variant
 ROUNDS = 8
 NEW_TOKENS = 16
-SLOWER_FROM = 0.6  # of the history, bf16 takes an eighth longer, so that the trend has something to find
+SLOWER_FROM = 0.6  # from this share of the history on, bf16 takes an eighth longer: a step for the trend to find
 NOISE = 0.05
 
 
@@ -58,7 +58,8 @@ def measure(command: Sequence[str], repeats: int) -> Cost:
 
 
 def run_once(command: Sequence[str]) -> Cost:
-    """Its output is thrown away. The peak is counted from what this process had, which therefore imports little."""
+    """Run the command once; its output is thrown away. The peak is counted from what this process had, which therefore
+    imports little."""
     program = [
         sys.executable,
         "-c",

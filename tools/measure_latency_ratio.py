@@ -70,7 +70,7 @@ class Block(NamedTuple):
 
     record_s: float
     bare_s: float
-    """Of the loop after the record's rounds."""
+    """Median latency of the loop after the record's rounds."""
 
 
 class Found:

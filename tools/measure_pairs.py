@@ -48,7 +48,7 @@ TOOLS = Path(__file__).resolve().parent
 ROOT = TOOLS.parent
 # The cost of a product is found from decode steps with few products and with many.
 FEW = 20
-MANY_SHARE = 0.4  # of the decode step, about
+MANY_SHARE = 0.4  # about this share of the decode step
 PRODUCT_S = 1e-6  # about what a product takes; it only decides how many "many" are
 CALIBRATIONS = 2  # trials with each number of products
 TPOT = next(metric for metric in JUDGED if metric.name == "tpot_s")
@@ -114,7 +114,7 @@ class Cost:
 
 
 def calibrate(path: Path, arguments: Sequence[str]) -> dict[str, Cost]:
-    """By test. It is measured within the decode step, where the processor's caches are as the model left them.
+    """Costs by test, measured within the decode step, where the processor's caches are as the model left them.
 
     It is kept in a file, so that everything collected with the file is slowed down by the same work.
     """
@@ -132,7 +132,7 @@ def calibrate(path: Path, arguments: Sequence[str]) -> dict[str, Cost]:
 
 
 def cost_of(step_s: float, few: Sequence[Sequence[Row]], many: Sequence[Sequence[Row]], count: int) -> Cost:
-    """From trials with FEW products on the second side, and from trials with `count`."""
+    """Cost from trials with FEW products on the second side, and from trials with `count`."""
     few_s, many_s = (
         step_s * math.expm1(statistics.fmean(pair_difference(TPOT, rows) for rows in trials)) for trials in (few, many)
     )

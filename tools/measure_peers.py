@@ -1,4 +1,4 @@
-"""The same generation measured by a bare `generate` loop, by this package, and by optimum-benchmark's two launchers.
+"""Measure one generation by a bare `generate` loop, by this package, and by optimum-benchmark's two launchers.
 
 One prompt of 64 tokens, 16 new ones, greedy, batch 1, float32 on the CPU, from one local checkpoint. Each measurement
 is a process of its own; they take turns, in the other order every second time. Prints the median over the turns of each
@@ -113,7 +113,7 @@ def measure_ours(model: str, rounds: int) -> Times:
             sys.exit("pytest failed")
         (record,) = json.loads((Path(folder) / "report" / "results.json").read_text())["records"]
     latencies = record["rounds_s"]
-    first_tokens = [tokens[0] for (tokens,) in record["tokens_s"]]  # of each round's one batch
+    first_tokens = [tokens[0] for (tokens,) in record["tokens_s"]]  # first token of each round's one batch
     decodes = [latency - first for latency, first in zip(latencies, first_tokens, strict=True)]
     return Times(statistics.median(first_tokens), statistics.median(decodes), statistics.median(latencies))
 

@@ -162,11 +162,11 @@ def measure_start(arguments: list[str]) -> None:
 @dataclass(frozen=True)
 class Start:
     import_s: float
-    """Of a process that imports the libraries and ends."""
+    """Seconds of a process that imports the libraries and ends."""
     first_round_s: float
-    """From the start of pytest."""
+    """Seconds from the start of pytest to the first timed round."""
     phase_s: Mapping[str, float]
-    """Of the whole run."""
+    """Seconds of the whole run by phase."""
 
 
 def import_s() -> float:
@@ -227,7 +227,7 @@ def measure_memory(options: list[str]) -> None:
 
 
 def identical_work(run: Mapping[str, Any]) -> dict[str, list[float]]:
-    """By variant of the reference's configuration, for each case its peak over the reference's."""
+    """Peaks over the reference's, one for each case, by variant of the reference's configuration."""
     configurations = {variant["id"]: variant["configuration"] for variant in run["variants"]}
     peaks: dict[str, dict[tuple[str, str], int]] = {variant: {} for variant in configurations}
     for record in run["records"]:
@@ -248,7 +248,7 @@ def held_by_each(process: psutil.Process) -> list[int]:
     for member in [process, *children_of(process)]:
         try:
             held = member.memory_full_info()
-        except psutil.Error:  # it has ended
+        except psutil.Error:  # the process has ended
             continue
         sizes.append(int(getattr(held, "pss", held.rss)))  # Linux alone counts shares
     return sizes

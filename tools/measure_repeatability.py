@@ -67,7 +67,7 @@ class Planned:
     """A run to be collected."""
 
     name: str
-    """Of its folder."""
+    """Name of its folder."""
     kind: str
     neighbour: str
     """The seed of the neighbour's schedule; empty for a quiet run."""

@@ -30,7 +30,7 @@ from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import TrendFilter, read_trend
 from llm_bench_fixtures.results.record import Run
 
-CASES = 50  # of each of five variants
+CASES = 50  # cases of each of five variants
 SELECTION = ("benchmarks",)
 LIKENESS = Likeness(("model-0",), random_weights=False, selection=SELECTION)
 

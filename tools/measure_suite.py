@@ -45,7 +45,7 @@ PLANNED = 24  # pairs in a plan, which then begins anew
 
 
 def plan_of(plain: Path, path: Path) -> list[dict[str, Any]]:
-    """By pair: the percents by test, and the products that take them, as pair_injection.py wants them."""
+    """Plan of each pair: the percents by test, and the products that take them, as pair_injection.py wants them."""
     if not path.exists():
         trials = [json.loads(line) for line in plain.read_text(encoding="utf-8").splitlines()]
         variants, step_s = trials[0]["variants"], defaultdict(list)

@@ -104,7 +104,7 @@ class Copy:
 
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[bool]:
-        """With the fault in the copy's code; yields whether it could be planted."""
+        """Plant the fault in the copy's code inside the block; yields whether it could be planted."""
         path = self._package / mutant.file
         before = path.read_text(encoding="utf-8") if path.is_file() else ""
         can_be = before.count(mutant.code) == 1
@@ -160,7 +160,8 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Without the file's bytecode: Python takes it for that of the new text where size and second are the same."""
+    """Write a file and remove its bytecode: Python takes it for that of the new text where size and second are the
+    same."""
     path.write_text(text, encoding="utf-8")
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
@@ -183,7 +184,7 @@ def judge(mutant: Mutant, copy: Copy) -> Verdict:
 
 
 def fail_anyway(mutants: Iterable[Mutant], copy: Copy) -> dict[str, Verdict]:
-    """Of the files of tests of these faults, those that fail without any, and why."""
+    """Files of tests of these faults that fail without any, and why."""
     chosen: dict[str, list[str]] = {}
     for mutant in mutants:
         chosen.setdefault(mutant.tests, []).append(mutant.only)
@@ -231,7 +232,7 @@ def copy_tree(root: Path, folder: Path) -> None:
 
 
 def chosen(patterns: Sequence[str], mutants: Sequence[Mutant] = MUTANTS) -> list[Mutant]:
-    """Those of the names or patterns; without any, all. Raises SystemExit for one that fits none."""
+    """Mutants of the names or patterns; without any, all. Raises SystemExit for one that fits none."""
     for pattern in patterns:
         if not any(fnmatchcase(one.name, pattern) for one in mutants):
             raise SystemExit(f"no mutant is named {pattern}: see --list")

@@ -28,9 +28,9 @@ from pathlib import Path
 import psutil
 
 CORES = 2
-LEAST_S, MOST_S = 0.5, 12.0  # of a burst, and of a pause
+LEAST_S, MOST_S = 0.5, 12.0  # seconds of a burst, and of a pause
 LOOPS = 20_000  # turns of a Python loop between two looks at the clock: a millisecond or so
-SIDE = 384  # of the matrices: a product takes some milliseconds
+SIDE = 384  # rows of the matrices: a product takes some milliseconds
 COPIED_BYTES = 32 * 2**20  # more than most caches hold
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 READY_S = 1.0  # from a process's start to the schedule's: it imports numpy meanwhile
@@ -136,7 +136,7 @@ def _end_with_input() -> None:
 
 
 def _kinds_of_work() -> Mapping[Work, Callable[[], object]]:
-    """By kind, some milliseconds of it."""
+    """Functions that do some milliseconds of work, by its kind."""
     import numpy as np
 
     matrix = np.random.default_rng(0).random((SIDE, SIDE), dtype=np.float32)

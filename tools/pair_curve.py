@@ -23,8 +23,8 @@ from llm_bench_fixtures.report.renderers.markdown import markdown_table
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import format_share
 
-GROUPS = 400  # of pairs, drawn from the trials
-SHARES = (0.05, 0.10)  # by which a mean or a median of single runs may get worse
+GROUPS = 400  # groups of pairs, drawn from the trials
+SHARES = (0.05, 0.10)  # shares by which a mean or a median of single runs may get worse
 
 Rounds: TypeAlias = Mapping[str, Sequence[Row]]  # by test
 
@@ -34,19 +34,19 @@ class Column:
     """The trials of one side beside those of the first side."""
 
     percent: float
-    """By which the side is slowed down."""
+    """Percent by which the side is slowed down."""
     alone: bool
     """Whether the sides ran one after the other."""
     sides: int
-    """That ran in each trial."""
+    """Sides that ran in each trial."""
     rounds: tuple[Rounds, ...]
-    """Of each trial."""
+    """Rounds of each trial."""
     variants: Mapping[str, str]
-    """By test, the id of its variant."""
+    """Id of each test's variant, by test."""
     differences: tuple[Mapping[Measurand, float], ...]
-    """Of each trial, as the gate computes them."""
+    """Differences of each trial, as the gate computes them."""
     seconds: tuple[float, ...]
-    """That each trial took."""
+    """Seconds that each trial took."""
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def differences_of(trial: Mapping[str, Any], index: int = 1) -> dict[Measurand, 
 
 
 def rate(successes: int, trials: int, *, independent: bool = True) -> str:
-    """With Clopper and Pearson's 95 % interval if the trials are independent."""
+    """Rate with Clopper and Pearson's 95 % interval if the trials are independent."""
     if not trials:
         return "–"
     if not independent:
@@ -123,9 +123,9 @@ class Tally:
     decode: int = 0
     """Comparisons of the time per output token."""
     decode_found: int = 0
-    """Those of them that regressed."""
+    """Comparisons of the time per output token that regressed."""
     pairs: int = 0
-    """Over all runs."""
+    """Pairs over all runs."""
 
     def add(self, decided: SequentialTests, tests: Sequence[str]) -> None:
         """Count one run, of which only these tests."""

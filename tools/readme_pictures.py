@@ -24,7 +24,7 @@ from llm_bench_fixtures.results.storage import read_run
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, MARGIN = 1180, 16  # pixels of the page
-COLOURS = 200  # of a picture: enough for smooth letters, and it takes half of the bytes
+COLOURS = 200  # colours of a picture: enough for smooth letters, and it takes half of the bytes
 PLOT_WIDTH = 1000  # pixels
 
 

@@ -36,7 +36,7 @@ NORMAL = statistics.NormalDist()
 
 @dataclass(frozen=True)
 class Interval:
-    """Of the logarithm of a speed-up, with 95 % confidence."""
+    """Interval of the logarithm of a speed-up, with 95 % confidence."""
 
     low: float
     high: float
@@ -60,7 +60,8 @@ class Speed:
 
 @dataclass(frozen=True)
 class Claim:
-    """That a variant is faster, or slower, than the reference on the workload that the report shows for one prompt."""
+    """Claim that a variant is faster, or slower, than the reference on the workload that the report shows for one
+    prompt."""
 
     test: str
     variant: str
@@ -78,7 +79,7 @@ class SuiteRun:
     name: str
     run: Run
     speeds: Mapping[str, Speed]
-    """By test; the reference has none."""
+    """Speed-ups by test; the reference has none."""
     claims: tuple[Claim, ...]
     is_recorded: bool
     """The speed-ups were measured and stored. They are quotients of median latencies otherwise."""
@@ -102,7 +103,7 @@ def suite_run(name: str, run: Run, wall_s: float, whole: Run | None = None) -> S
 
 
 def recorded_speeds(run: Run) -> Iterator[Speed]:
-    """Those that are stored with the records. A record that was measured apart from the reference has none."""
+    """Speed-ups that are stored with the records. A record that was measured apart from the reference has none."""
     for record in run.measured():
         values = [record.metrics[name] for name in STORED if name in record.metrics]
         if record.variant != run.reference and values:
@@ -135,7 +136,8 @@ def _configuration(run: Run, identifier: str) -> str:
 
 
 def welch_interval(over_s: Sequence[float], of_s: Sequence[float]) -> Interval | None:
-    """Of the difference of the mean logarithms; None with fewer than three rounds on a side, or if none differ."""
+    """Interval of the difference of the mean logarithms; None with fewer than three rounds on a side, or if none
+    differ."""
     from scipy import stats
 
     logs = [[math.log(seconds) for seconds in rounds] for rounds in (over_s, of_s)]
@@ -157,7 +159,7 @@ def claims(run: Run, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
 
 
 def _comparable(run: Run, speeds: Mapping[str, Speed]) -> list[Speed]:
-    """On the workload that the report shows for one prompt: those of variants that ran something else than the
+    """Speed-ups on the workload that the report shows for one prompt, of variants that ran something else than the
     reference."""
     common = [speeds[record.test] for record in _common(run) if record.test in speeds]
     return [speed for speed in common if not speed.is_identical]
@@ -211,10 +213,8 @@ def held(runs: Sequence[SuiteRun]) -> Iterator[tuple[Speed, bool]]:
 
 
 def mean_shifts(runs: Sequence[SuiteRun]) -> list[dict[str, float]]:
-    """By run and variant, how far its speed-ups are from their means over the runs, on average, as a logarithm.
-
-    Of the tests of all runs alone.
-    """
+    """Mean log distance of a variant's speed-ups from their means over the runs, by run and variant; from the tests of
+    all runs alone."""
     tests = set.intersection(*(set(run.speeds) for run in runs))
     means = {test: statistics.fmean(run.speeds[test].log_ratio for run in runs) for test in tests}
     shifts = (((run.speeds[test], run.speeds[test].log_ratio - means[test]) for test in sorted(tests)) for run in runs)
@@ -259,7 +259,7 @@ def quantiles(values: Iterable[float]) -> tuple[float | None, float | None]:
 
 
 def work_share(runs: Iterable[SuiteRun]) -> float:
-    """Of the wall seconds, those that were spent generating, scoring or loading."""
+    """Share of the wall seconds that were spent generating, scoring or loading."""
     taken = list(runs)
     work_s = sum(run.run.phase_s.get(phase.value, 0.0) for run in taken for phase in WORK)
     return work_s / sum(run.wall_s for run in taken)
@@ -277,9 +277,9 @@ class GateTrials:
     """What the stored gate says of runs that differ by chance alone."""
 
     statuses: Counter[ExitStatus]
-    """By exit status, the number of ordered pairs of runs."""
+    """Number of ordered pairs of runs by exit status."""
     regressed: Counter[str]
-    """By metric, the number of pairs that it made red."""
+    """Number of pairs that each metric made red, by metric."""
 
     @property
     def red(self) -> int:
@@ -298,7 +298,7 @@ def gate_trials(runs: Sequence[Run], rules: Rules) -> GateTrials:
 
 
 def regressed_metrics(decision: Decision) -> set[str]:
-    """Those that make the gate red."""
+    """Names of the metrics that make the gate red."""
     if decision.comparison is None:
         return set()
     return {one.metric.name for one in decision.comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)}

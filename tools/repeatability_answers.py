@@ -20,7 +20,7 @@ AHEAD = math.log(1.1)  # a variant that is so far ahead of the second must win a
 READERS = (Reader.LATENCY, Reader.THROUGHPUT)
 
 Headlines: TypeAlias = Mapping[tuple[Reader, str], float]
-"""By reader and variant, the logarithm of the speed-up that the answer goes by."""
+"""Log of the speed-up that the answer goes by, by reader and variant."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RunAnswer:
 
     reference: str
     headlines: Headlines
-    """Of the variants that ran something else than the reference."""
+    """Headlines of the variants that ran something else than the reference."""
     winners: Mapping[Reader, frozenset[str]]
     """The best, and all that the run can't tell from it."""
     kept: frozenset[str]
@@ -58,7 +58,8 @@ def _speedups(seen: Evidence, records: Mapping[str, Record]) -> Iterator[tuple[s
 
 
 def _identical_claims(seen: Evidence, records: Mapping[str, Record]) -> Iterator[bool]:
-    """By the interval that is widened for all comparisons of the report."""
+    """Whether each identical variant is claimed to be faster, by the interval that is widened for all comparisons of
+    the report."""
     for name, record in records.items():
         if seen.ran_the_reference(name) and name != seen.run.reference:
             found = seen.speedup(record, seen.confidence)
@@ -94,7 +95,7 @@ def lone_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:
 
 
 def _pooled(answers: Sequence[RunAnswer], reader: Reader, kept: Collection[str]) -> dict[str, float]:
-    """By variant, the mean logarithm of its headline speed-ups."""
+    """Mean log of each variant's headline speed-ups."""
     values: dict[str, list[float]] = defaultdict(list)
     for answer in answers:
         for (place, name), value in answer.headlines.items():

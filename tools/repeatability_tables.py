@@ -98,7 +98,7 @@ def share(hits: Sequence[bool]) -> str:
 
 
 def figures(series: Series, may_win: Collection[str] = ()) -> dict[str, tuple[str, str]]:
-    """By what a figure says: the figure, and its target. may_win: the variants that may be the fastest."""
+    """Each figure and its target, by what the figure says. may_win: the variants that may be the fastest."""
     runs, targets = series.runs, TARGETS[series.kind]
     held = [holds for _, holds in repeatability.held(runs)]
     wrong = [claim.is_contradicted_by(value) for _, claim, value in repeatability.judged_claims(runs)]

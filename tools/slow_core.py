@@ -22,7 +22,7 @@ TAKEN_S, EVERY_S = 0.001, 0.005
 
 
 def slow_down(seed: str, cores: tuple[int, ...], parent: int) -> None:
-    """By the seed's schedule, as long as the parent lives."""
+    """Slow cores down by the seed's schedule, as long as the parent lives."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     chance = random.Random(seed)  # noqa: S311  # a schedule, not a secret
     began_s = time.monotonic()

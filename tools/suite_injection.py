@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 SIZE = 64  # rows of the matrix, which has 16 kB: it displaces next to nothing of the model in the processor's caches
-TRIALS = 3  # of which the fastest counts
-PRODUCTS = 1000  # of a trial
+TRIALS = 3  # trials, of which the fastest counts
+PRODUCTS = 1000  # products in a trial
 _PRODUCTS: dict[str, float] = {}  # for each token, by the workload's digest; in the variant's process
 
 
@@ -86,7 +86,7 @@ def multiplier() -> Callable[[int], None]:
 
 @contextmanager
 def working(model: Model, products: float) -> Iterator[None]:
-    """Within, `generate` works before it tells of each token. products: on average."""
+    """Let `generate` work, inside the block, before it tells of each token. products: on average."""
     generate, multiply = model.generate, multiplier()
     owed = 0.0
 

@@ -34,16 +34,16 @@ class Block:
 
     differences: Pair
     percents: Mapping[str, float]
-    """By test that was slowed down, by how many percent of its decode step it was to be."""
+    """Percent of its decode step by which each slowed-down test was to be slower, by test."""
 
     @property
     def percent(self) -> float:
-        """Of the whole variant; 0 if no test or a single one was slowed down."""
+        """Percent for the whole variant; 0 if no test or a single one was slowed down."""
         return next(iter(self.percents.values())) if len(self.percents) > 1 else 0.0
 
 
 def blocks_of(path: Path) -> Iterator[dict[str, Block]]:
-    """Of each pair in a file, by variant. The file is one of `collect`, or of `llm-bench pair --json`."""
+    """Blocks of each pair in a file, by variant. The file is one of `collect`, or of `llm-bench pair --json`."""
     text = path.read_text(encoding="utf-8")
     trials = _of_gate(json.loads(text)) if text.startswith('{"schema"') else map(json.loads, text.splitlines())
     for trial in trials:

@@ -121,7 +121,7 @@ def literal(node: ast.stmt) -> str:
 
 
 def own_docstring(value: Any) -> str:
-    """Without one that a class inherits, or that a dataclass writes for itself."""
+    """Docstring of the value itself, without one that a class inherits, or that a dataclass writes for itself."""
     text = inspect.cleandoc(vars(value).get("__doc__") or "") if inspect.isclass(value) else inspect.getdoc(value) or ""
     return "" if text.startswith(f"{value.__name__}(") else text
 
@@ -139,7 +139,7 @@ class ListingParser(argparse.ArgumentParser):
 
     @property
     def added(self) -> list[argparse.Action]:
-        """Those of its groups, too."""
+        """Arguments that were added, those of groups too."""
         return self._actions
 
 
@@ -180,7 +180,7 @@ def names_of(argument: argparse.Action) -> str:
 
 
 def help_of(argument: argparse.Action) -> str:
-    """Its help; what `pytest --help` says of an option with the same meaning is named instead."""
+    """Help of the argument; what `pytest --help` says of an option with the same meaning is named instead."""
     text = ((argument.help or "") % {**vars(argument)}).replace(RUN_HELP, "a saved run")
     for option in OPTIONS:
         if len(option.help) > LONG_HELP:
