@@ -22,7 +22,7 @@ class FiguresByRun:
     """A metric of one variant, in base units."""
 
     runs: tuple[float | None, ...]
-    """In each run; None where it has none."""
+    """Figure in each run; None where it has none."""
     pooled: float | None
 
     @property
@@ -38,7 +38,7 @@ class VariantAgreement:
 
     variant: str
     speedups: tuple[Speedup | None, ...]
-    """In each run; None where it wasn't measured in blocks, as for the reference."""
+    """Speed-up in each run; None where it wasn't measured in blocks, as for the reference."""
     pooled: Speedup | None
     disagrees: bool
     """Whether the runs' speed-ups are farther apart than chance explains."""

@@ -48,7 +48,7 @@ def of_batches(seen: Evidence) -> list[Effect]:
 
 
 def of_cache(seen: Evidence) -> list[Effect]:
-    """With the usual cache over without any."""
+    """Effect of the usual cache, over no cache."""
     by_cache = {record.facts.cache: record for record in _of_one_variant(seen.run, "cache")}
     if "dynamic" not in by_cache or "off" not in by_cache:
         return []

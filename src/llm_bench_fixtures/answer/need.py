@@ -208,7 +208,7 @@ def parse_limits(text: str, metrics: Mapping[str, Metric] = METRIC_BY_NAME) -> t
 
 
 def _parse_limit(text: str, metrics: Mapping[str, Metric]) -> Limit:
-    """With an infinite bound for ANY."""
+    """Limit of the text, with an infinite bound for ANY."""
     found = _LIMIT.fullmatch(text)
     if found is None:
         raise InvalidSetting(f"expected {EXAMPLES}, got {shortened(text)}")
@@ -273,5 +273,5 @@ WANT = Setting("want", _parse_want)
 
 
 def need_from(given: Mapping[str, str], metrics: Mapping[str, Metric] = METRIC_BY_NAME) -> Need:
-    """From texts by option name. Raises InvalidSetting that names the flag."""
+    """Need from texts by option name. Raises InvalidSetting that names the flag."""
     return Need(replace(NEED, parse=partial(parse_limits, metrics=metrics)).read(given), WANT.read(given))

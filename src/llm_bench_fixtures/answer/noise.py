@@ -45,7 +45,7 @@ class MachineNoise:
 
 
 def machine_noise(run: Run, floor: NoiseFloor) -> MachineNoise:
-    """From the variants that ran the same as the reference, in turns with it.
+    """Noise from the variants that ran the same as the reference, in turns with it.
 
     In a run whose variants never took turns, from identical work at different times.
     """

@@ -46,7 +46,7 @@ class Choice:
     value: float
     """Value of the pick's metric, in base units."""
     ratio: float
-    """Against the reference: how many times as fast, or which share of its memory."""
+    """Comparison with the reference: how many times as fast, or which share of its memory."""
     low: float | None
     """The 95 % interval of the ratio, or for memory what the least and the most peak of the variant make of it; None
     where the two didn't take turns, or it was measured once."""

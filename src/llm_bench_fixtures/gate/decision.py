@@ -1,4 +1,5 @@
-"""From a comparison to an exit status. The gate fails closed: what should have been judged and was not, fails."""
+"""The way from a comparison to an exit status. The gate fails closed: what should have been judged and was not,
+fails."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ def _homes(module: torch.nn.Module) -> dict[int, str]:
 
 
 def where_in_words(sizes: Mapping[str, int], layers: Mapping[str, Sequence[int]]) -> str:
-    """For a label: the share of each place, and its layers. sizes: of all weights by place; empty where nobody asked to
-    spread them."""
+    """Label's words on the share of each place, and its layers. sizes: of all weights by place; empty where nobody
+    asked to spread them."""
     total = sum(sizes.values())
     if len(sizes) < 2:
         return "".join(f", all on {place}" for place in sizes)
@@ -171,7 +171,7 @@ def where_in_words(sizes: Mapping[str, int], layers: Mapping[str, Sequence[int]]
 
 
 def _numbered(layers: Sequence[int]) -> str:
-    """Such as " (layers 0-3, 7)"; empty for none."""
+    """Layers in words, such as " (layers 0-3, 7)"; empty for none."""
     runs = [[number for _, number in run] for _, run in groupby(enumerate(layers), lambda one: one[1] - one[0])]
     shown = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
     return f" (layer{'s' * (len(layers) > 1)} {shown})" if layers else ""

@@ -93,7 +93,7 @@ def storage_bytes(tensors: Sequence[torch.Tensor]) -> int:
     plain = [part for tensor in tensors for part in _parts(tensor)]
     storages = {
         id(tensor) if tensor.is_meta else tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for tensor in plain  # those on meta are fetched for each use
+        for tensor in plain  # weights on meta are fetched for each use
     }
     return sum(storages.values())
 

@@ -165,7 +165,7 @@ class LlmBenchmark:
 
     def _add(self, record: Record) -> MeasuredRecord:
         """Put the record, with what other plugins measure, into the report."""
-        self._session.results.add_record(record)  # which a hook that ends the test or the run leaves there
+        self._session.results.add_record(record)  # a hook that ends the test or the run leaves it there
         extra, missing = measured_by_hooks(self._item.config, self._model, record)
         reason = "; ".join(filter(None, (record.reason, *missing)))
         record = replace(record, extra={**record.extra, **extra}, reason=reason)

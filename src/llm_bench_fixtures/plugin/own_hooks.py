@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PLUGIN = "llm_bench_fixtures.plugin.bench_hooks"  # its implementations fail as our code does
+PLUGIN = "llm_bench_fixtures.plugin.bench_hooks"  # implementations there fail as this package's code does
 ENDS_TESTS = "pytest_llm_bench_measure"  # the one hook that may skip or fail the test that it is called in
 OUTCOMES = (pytest.fail.Exception, pytest.skip.Exception)  # no Exceptions
 EXPECTED = {

@@ -143,7 +143,7 @@ class RunBuilder:
         return replace(variant, **{name: getattr(base, name) for name in OF_QUALITY} | {"quality_note": note})
 
     def _with_equivalence(self, variant: VariantResult) -> VariantResult:
-        """With what an earlier session found of the execution modes that this one has not compared."""
+        """Variant with what an earlier session found of the execution modes that this one has not compared."""
         earlier = self._before.variant(variant.id) if self._before else None
         modes = {one.mode for one in variant.equivalence}
         kept = tuple(one for one in earlier.equivalence if one.mode not in modes) if earlier else ()

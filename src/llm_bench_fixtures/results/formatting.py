@@ -112,7 +112,7 @@ def _scaled(count: float, sizes: Mapping[str, float], smallest: str) -> str:
 
 
 def three_digits(value: float) -> str:
-    """At least three significant digits, and all of those before the point."""
+    """Number with at least three significant digits, and all of those before the point."""
     return f"{value:,.{_decimals(value)}f}"
 
 

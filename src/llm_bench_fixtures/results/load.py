@@ -80,7 +80,7 @@ class LoadPoint:
         return tpot_s is None or tpot_s <= self.tpot_limit_s
 
     def percentile(self, of: Callable[[Request], float | None], share: float) -> float | None:
-        """Over the requests that were answered; None where they are too few for one to lie beyond it."""
+        """Percentile over the requests that were answered; None where they are too few for one to lie beyond it."""
         values = (of(one) for one in self.requests if not one.failure)
         return percentile([value for value in values if value is not None], share)
 
@@ -113,7 +113,7 @@ class LoadPoint:
 
     @property
     def lag_limit_s(self) -> float:
-        """Beyond it the figures tell of the client."""
+        """Lag beyond which the figures measure the client."""
         return max(LAG_FLOOR_S, LAG_SHARE * (self.percentile(lambda one: one.ttft_s, 0.5) or 0.0))
 
     @property

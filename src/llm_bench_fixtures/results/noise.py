@@ -40,7 +40,7 @@ class NoiseFloor:
 
 
 def noise_floor(run: Run) -> NoiseFloor:
-    """From every pair of records that ran the same workload in the same configuration, at different times.
+    """Floor from every pair of records that ran the same workload in the same configuration, at different times.
 
     Two that share blocks are no such pair: they were measured side by side.
     """

@@ -22,7 +22,7 @@ STATE_SPACE = frozenset({"x_proj", "dt_proj", "in_proj_ba"})
 # Only Gemma 3n has these. transformers 4 clips their weights in each pass: in place, also the packed numbers of
 # quantized ones.
 CLIPPED = frozenset({"correction_coefs", "prediction_coefs"})
-# Of DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
+# DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
 # bitsandbytes' int8 on a CPU takes no more than three.
 EXPANDING, EXPANDED_BY = "kv_b_proj", "expand_kv"
 PACKED_ROWS, SCALED_COLUMNS = PACKED
