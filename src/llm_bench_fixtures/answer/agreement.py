@@ -34,7 +34,7 @@ class FiguresByRun:
 
 @dataclass(frozen=True)
 class VariantAgreement:
-    """What one variant did in each run, and in all together."""
+    """Figures of one variant in each run, and in all together."""
 
     variant: str
     speedups: tuple[Speedup | None, ...]

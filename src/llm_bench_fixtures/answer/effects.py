@@ -123,7 +123,7 @@ def _decode_speedup(record: Record, reference: Record, confidence: float) -> Spe
 
 
 def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
-    """In one run, of the times per token.
+    """Log ratio of the times per token in one run.
 
     Of the reference's rounds in the turns of another group only their latency is kept: a token has the share of it that
     it has in the reference's own rounds. The record's expected variance is not used, because it is of whole rounds:

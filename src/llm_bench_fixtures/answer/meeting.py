@@ -28,7 +28,7 @@ class Meeting:
     meets: tuple[str, ...]
     may: tuple[str, ...]
     unknown: tuple[str, ...]
-    """What lacks a figure, and doesn't fail by another."""
+    """Variants that lack a figure, and don't fail by another."""
     fails: tuple[str, ...]
     elsewhere: tuple[Record, ...]
     """Records of variants that don't meet it, or only perhaps, with another batch size or cache at which they do; those

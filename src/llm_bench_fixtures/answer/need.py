@@ -86,11 +86,11 @@ class Limit:
     """A bound that a metric may not pass on its worse side."""
 
     name: str
-    """As it was typed: the metric's, or one of SHORT_NAMES; of quality always the metric's."""
+    """Name as it was typed: the metric's, or one of SHORT_NAMES; of quality always the metric's."""
     metrics: tuple[Metric, ...]
-    """What it is of: the first of which the run has values."""
+    """Metrics that the limit may be of: the first of which the run has values."""
     bound: float
-    """In the base unit."""
+    """Bound in the base unit."""
 
     @property
     def metric(self) -> Metric:
@@ -149,7 +149,7 @@ DEFAULT_LIMIT = quality_limit(QualityMeasure.PPL_RATIO, 1.01)
 
 @dataclass(frozen=True)
 class Need:
-    """What a variant must keep to be recommended, and what it is wanted for."""
+    """Limits that a variant must keep to be recommended, and what it is wanted for."""
 
     limits: tuple[Limit, ...] = (DEFAULT_LIMIT,)
     want: Reader = Reader.LATENCY
@@ -239,7 +239,7 @@ def _limitable(name: str, metrics: Mapping[str, Metric]) -> Metric:
 
 
 def _parse_bound(name: str, text: str, metric: Metric) -> float:
-    """In the metric's base unit."""
+    """Bound in the metric's base unit."""
     sizes = SIZES.get(metric.unit, {"": 1.0, metric.unit: 1.0})
     example = EXPECTED.get(metric.unit, "a number without a unit, such as 1.01")
     if name in SHORT_NAMES and metric.unit is Unit.SECONDS:  # the name doesn't say that a number is in seconds

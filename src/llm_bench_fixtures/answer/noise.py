@@ -17,7 +17,7 @@ KEPT = 0.9  # share of identical work's figures, the nearest to 1: one odd case 
 
 @dataclass(frozen=True)
 class MachineNoise:
-    """What a run shows of the machine's noise."""
+    """Machine noise that a run shows."""
 
     least: float = 1.0
     """How many times as fast identical work came out, at least."""

@@ -30,7 +30,7 @@ Found: TypeAlias = Gain | Speedup
 
 
 class Outcome(StrEnum):
-    """What a run shows for a reader."""
+    """Result of a run for a reader."""
 
     WINNER = "winner"  # better than the reference, and nothing may be much better than it
     UNDECIDED = "undecided"
@@ -59,7 +59,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Pick:
-    """What to use for one reader."""
+    """Pick for one reader."""
 
     reader: Reader
     metric: str = ""
@@ -77,7 +77,7 @@ class Pick:
     """Variants that are shown to be better than the best, but not to keep the limits; the best first. Then those that
     are probably faster than it, if it is undecided whether they keep the limits."""
     undecided: frozenset[str] = frozenset()
-    """For a reader of times, the variants of which the run doesn't tell whether they keep the limits."""
+    """Variants, for a reader of times, of which the run doesn't tell whether they keep the limits."""
     keeps_reference: bool = True
     """Whether the reference keeps the limits, so that it is used where nothing else is better."""
     batch_size: int = 1
@@ -106,7 +106,7 @@ class Pick:
 
 
 def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
-    """For each reader, that of the need first."""
+    """Pick for each reader, that of the need first."""
     readers = sorted(Reader, key=lambda reader: reader is not need.want)
     return tuple(_pick(reader, seen, standings_for(reader, seen, need)) for reader in readers)
 
@@ -118,9 +118,9 @@ def _pick(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
 
 
 def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
-    """For each reader of times, who must be named next to the best: one of those of which it is undecided whether they
-    keep the limits, and the fastest that is beyond a limit if it is faster by far. Who is shown to be faster than the
-    best goes before who probably is."""
+    """Yield, for each reader of times, who must be named next to the best: one of those of which it is undecided
+    whether they keep the limits, and the fastest that is beyond a limit if it is faster by far. Who is shown to be
+    faster than the best goes before who probably is."""
     for pick in picks:
         if pick.reader is not Reader.MEMORY:
             far = [one for one in pick.beyond_limit[:1] if one.ratio >= MUCH * pick.best.ratio]

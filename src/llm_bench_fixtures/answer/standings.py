@@ -100,7 +100,7 @@ class Standings:
         return tuple(limit for limit in self.need.limits if limit not in self.applied)
 
     def of(self, variant: VariantResult) -> Standing:
-        """To all limits together: the worst to any."""
+        """Standing to all limits together: the worst to any."""
         found = {one.standing for one in self.judged[variant.id]}
         return next((standing for standing in WORST_FIRST if standing in found), Standing.WITHIN)
 
@@ -174,7 +174,8 @@ def is_near_lossless(variant: VariantResult) -> bool:
 
 
 def near_lossless(run: Run) -> tuple[str, ...]:
-    """In the run's order, which says nothing of their quality. What ran the same as the reference is not named."""
+    """Ids of near-lossless variants in the run's order, which says nothing of their quality. Variants that ran the same
+    as the reference are not named."""
     return tuple(
         variant.id
         for variant in run.variants

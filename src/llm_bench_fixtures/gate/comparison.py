@@ -64,7 +64,7 @@ def compare_runs(
 
 
 class _Comparer:
-    """What `compare_runs` needs of both runs at every metric."""
+    """State that `compare_runs` needs of both runs at every metric."""
 
     def __init__(self, base: Run, head: Run, rules: Rules, metrics: Mapping[str, Metric]) -> None:
         self._base, self._head = base, head

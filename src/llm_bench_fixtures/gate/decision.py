@@ -32,7 +32,7 @@ _ALLOWED_BY = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What the gate says of a run."""
+    """Result of the gate for a run."""
 
     status: ExitStatus
     comparison: Comparison | None
@@ -40,7 +40,7 @@ class Decision:
     reason: str = ""
     """Why, in a clause; empty where it passed."""
     advice: str = ""
-    """What to do about it, in a sentence; empty where it passed."""
+    """Advice in a sentence; empty where it passed."""
 
 
 def decide_run(

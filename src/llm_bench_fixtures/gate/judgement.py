@@ -1,4 +1,4 @@
-"""What is said of one metric: the two values, the rule that applies, and the verdict."""
+"""Judgement of one metric: the two values, the rule that applies, and the verdict."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _ratio(base: float | None, head: float | None) -> float | None:
 
 
 def at_base_speed(value: float, metric: Metric, slowdown: float) -> float:
-    """What a value would be on a machine as fast as the baseline's.
+    """Value as it would be on a machine as fast as the baseline's.
 
     slowdown: how many times as slow the machine was for this value, by the probe.
     """

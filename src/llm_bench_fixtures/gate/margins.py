@@ -39,7 +39,7 @@ def has_own_noise(metric: Metric) -> bool:
 
 @dataclass(frozen=True)
 class TimingNoise:
-    """What two runs tell of the noise of their times."""
+    """Noise of the times of two runs."""
 
     floors: tuple[NoiseFloor, NoiseFloor]
     tests: int

@@ -43,7 +43,7 @@ class SpeedupChange:
 
 @dataclass(frozen=True)
 class SpeedupChanges:
-    """What two runs' rounds say."""
+    """Changes of speed-ups between two runs, from their rounds."""
 
     tests: Mapping[str, SpeedupChange]
     """Changes by node id. The reference's own tests are not among them."""

@@ -12,7 +12,7 @@ ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes
 
 
 class Verdict(StrEnum):
-    """What is said of a value, compared with the baseline's."""
+    """Verdict on a value, compared with the baseline's."""
 
     REGRESSED = "regressed"
     SLIGHTLY_WORSE = "slightly worse"  # found by many measurements, and by less than the threshold

@@ -32,7 +32,7 @@ LEAST_SHARE = 0.25  # expected time of a pair with few tests over that of one wi
 
 @dataclass(frozen=True)
 class PairPlan:
-    """What a paired run is to do."""
+    """Plan of a paired run."""
 
     commands: tuple[Command, ...]
     """How the workers of each lane are started; as many pairs run at once, as far as there is memory."""
@@ -45,7 +45,7 @@ class PairPlan:
     pace: TrialPace
     """Slowest pace, used where there are few tests."""
     max_time_per_test_s: float
-    """For each test that both sides have, unless `max_time_s` is given."""
+    """Seconds for each test that both sides have, unless `max_time_s` is given."""
     suite_time_s: float = math.inf
     """The most for all tests together, unless SUITE_PAIRS pairs take longer or `max_time_s` is given."""
     max_time_s: float | None = None
@@ -53,10 +53,10 @@ class PairPlan:
     grows: bool = True
     """Whether more pairs follow the first analysis while something is inconclusive."""
     allowed: frozenset[Allowance] = NOTHING
-    """What doesn't make the status red."""
+    """Allowances: what doesn't make the status red."""
 
     def time_s(self, tests: int) -> float:
-        """For the whole run, before it is known what a pair takes."""
+        """Seconds for the whole run, before it is known what a pair takes."""
         if self.max_time_s is not None:
             return self.max_time_s
         return min(self.max_time_per_test_s * tests, self.suite_time_s)
@@ -132,12 +132,12 @@ class PairedRun:
 
     @property
     def _pair_s(self) -> float:
-        """What a pair takes."""
+        """Seconds that a pair takes."""
         return statistics.median(trial.total_s for trial in self._ended)
 
     @property
     def _expected_s(self) -> float:
-        """What the next pair will take: as the last complete one, with the tests that are open by now."""
+        """Seconds that the next pair will take: as the last complete one, with the tests that are open by now."""
         last = self._ended[-1]
         share = len(self._sequential.open_tests) / max(len(last.rounds), 1)
         return MARGIN * last.total_s * min(max(share, LEAST_SHARE), 1.0)
@@ -152,7 +152,7 @@ class PairedRun:
         return min(self.plan.max_time_per_test_s * tests, max(given_s, turns * self._pair_s))
 
     def _run_pair(self, command: Command, number: int) -> None:
-        """In a thread of its own."""
+        """Run a pair, in a thread of its own."""
         trial = self._trials[number - 1]
         self.display.now(lambda: f"{self._position(number)}: starting both sides")
         run_trial(
@@ -180,7 +180,8 @@ class PairedRun:
         self.display.done(f"{self._position(number)}, {trial.total_s:.0f} s{self._so_far}")
 
     def _choose(self, collected: Sequence[tuple[str, ...]], *, is_first: bool) -> Sequence[str]:
-        """In the first pair all tests that both sides have, in BASE's order; in later pairs those that are open."""
+        """Choose a pair's tests: in the first all that both sides have, in BASE's order; in later ones those that are
+        open."""
         base, head = collected
         if is_first:
             self._note(NotCompared(test, Absence.VANISHED, BASE) for test in base if test not in head)
@@ -195,7 +196,7 @@ class PairedRun:
 
     @property
     def _open_tests(self) -> tuple[str, ...]:
-        """Before any pair is complete, all that aren't known to be absent."""
+        """Tests that are open; before any pair is complete, all that aren't known to be absent."""
         if not self._sequential.pairs:
             return tuple(test for test in self._tests if test not in self._absent)
         return self._sequential.open_tests

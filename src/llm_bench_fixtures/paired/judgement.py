@@ -49,7 +49,7 @@ H = TypeVar("H", Measurand, HypothesisGroup)
 
 @dataclass(frozen=True)
 class PairFindings:
-    """What an analysis found."""
+    """Findings of an analysis."""
 
     tests: Mapping[Measurand, Finding]
     groups: Mapping[HypothesisGroup, Finding]

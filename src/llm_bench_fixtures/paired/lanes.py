@@ -22,7 +22,7 @@ class Lanes(Generic[L, T]):
     """Runs jobs in threads, one in each lane at a time."""
 
     lanes: Sequence[L]
-    """What a job needs of its lane."""
+    """Lanes, each with what a job needs of it."""
     roster: Roster
     """Roster of the workers that the jobs start."""
     most_at_once: int = field(default=0, init=False)

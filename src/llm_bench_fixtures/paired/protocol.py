@@ -49,7 +49,7 @@ class Begin(_Tagged, frozen=True):
     observes: bool
     """Whether to measure memory, work and quality too."""
     cores: tuple[int, ...]
-    """To run the rounds on; empty if any will do."""
+    """Cores to run the rounds on; empty if any will do."""
 
 
 class Collected(_Tagged, frozen=True):
@@ -120,7 +120,7 @@ class Finished(_Tagged, frozen=True):
     exit_status: int
     """Pytest's."""
     run: Mapping[str, Any] | None = None
-    """As results.storage.run_to_json returns it; None from a worker that doesn't observe."""
+    """Run as results.storage.run_to_json returns it; None from a worker that doesn't observe."""
 
 
 Message: TypeAlias = (

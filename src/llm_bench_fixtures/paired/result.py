@@ -92,7 +92,7 @@ class PairedResult:
     """The raw rounds, pair by pair; the last trial may be incomplete."""
     elapsed_s: float
     failure: str = ""
-    """What ended the run early."""
+    """Failure that ended the run early."""
     interrupted: bool = False
     at_once: int = 1
     """The most pairs that ran at the same time."""
@@ -101,7 +101,7 @@ class PairedResult:
     variants: Mapping[str, str] = field(default_factory=dict)
     """Id of the variant that runs each test, by test."""
     allowed: frozenset[Allowance] = NOTHING
-    """What doesn't make the status red."""
+    """Allowances: what doesn't make the status red."""
 
     @property
     def pairs(self) -> int:

@@ -23,7 +23,7 @@ class PairSide:
     """One version."""
 
     description: str
-    """What its name means, for people."""
+    """Meaning of its name, for people."""
     folder: Path
     """The working folder of its tests."""
     python: str

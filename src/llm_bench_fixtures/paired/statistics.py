@@ -40,7 +40,7 @@ CLIP_WIDTH = 4.0  # standard deviations from the median
 
 @dataclass(frozen=True)
 class Measurand:
-    """What is compared: one metric of one test."""
+    """Compared quantity: one metric of one test."""
 
     test: str
     """Node id."""

@@ -36,14 +36,15 @@ class TrialPace:
     rounds: int = 24
     """The most that are counted, of each kind."""
     time_s: float = 2.5
-    """For the counted rounds of a test, of all sides together; the least number is counted however long it takes."""
+    """Seconds for the counted rounds of a test, of all sides together; the least number is counted however long it
+    takes."""
     prefill_share: float = 0.25
     """The part of `time_s` for rounds of one token each."""
     least_prefills: int = 3
     """A time to the first token is one value of a round, and one in a hundred is far off."""
     warmup_s: float = 0.3
-    """For rounds of each side that are not counted, before the first test of each variant: the first rounds after a
-    load vary several times as much as the later ones."""
+    """Seconds for rounds of each side that are not counted, before the first test of each variant: the first rounds
+    after a load vary several times as much as the later ones."""
     turn_s: float = 0.002
     """About how long a side works on a round before the other side's turn; 0: for the whole round."""
 
@@ -63,7 +64,7 @@ class TrialPace:
 
 @dataclass
 class Trial:
-    """What one trial measured. It is filled as the trial goes on, so that an interrupted one keeps what it has."""
+    """Measurements of one trial. It is filled as the trial goes on, so that an interrupted one keeps what it has."""
 
     collected: list[tuple[str, ...]] = field(default_factory=list)
     """Tests that can be compared, one tuple per side."""

@@ -27,11 +27,11 @@ class Command:
     """How each worker is started and led."""
 
     arguments: tuple[str, ...]
-    """For pytest, as they were given."""
+    """Arguments for pytest, as they were given."""
     variables: Mapping[str, str]
     """Variables of the worker's environment."""
     cores: tuple[int, ...]
-    """For the rounds; empty if any will do."""
+    """Cores for the rounds; empty if any will do."""
     timeout_s: float
     """The longest silence before the worker is taken to hang."""
 

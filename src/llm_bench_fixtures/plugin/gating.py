@@ -150,7 +150,7 @@ def _decide(config: pytest.Config, run: Run) -> Decision:
 
 
 def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
-    """What the run changed against the gate's baseline or the run of --benchmark-compare; None without either."""
+    """Changes of the run against the gate's baseline or the run of --benchmark-compare; None without either."""
     from llm_bench_fixtures.report.judged.changes import changes_against
 
     comparison = _gated_comparison(config) if DECISION in config.stash else _asked_comparison(config, run)

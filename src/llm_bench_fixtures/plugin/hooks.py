@@ -89,7 +89,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """In a worker of `llm-bench pair`: decide which files to run."""
+    """Decide which files to run, in a worker of `llm-bench pair`."""
     if any(argument.startswith(PAIR_SOCKET) for argument in args):
         from llm_bench_fixtures.plugin import pair_worker
 
@@ -169,7 +169,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """In the controller of pytest-xdist, which collects no tests itself."""
+    """Note benchmarks in the controller of pytest-xdist, which collects no tests itself."""
     if HAS_BENCHMARKS_KEY in getattr(node, "workeroutput", ()):
         use(node.config)
         node.config.stash[IN_WORKERS] = True
@@ -187,7 +187,8 @@ def pytest_benchmark_generate_machine_info() -> Generator[None, dict[str, Any], 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_benchmark_compare_machine_info(compared_benchmark: dict[str, Any]) -> None:
-    """What is shown of a saved run, which may be anybody's: its figures in the table, its machine in a warning."""
+    """Make a saved run, which may be anybody's, harmless to show: its figures in the table, its machine in a
+    warning."""
     from llm_bench_fixtures.plugin.harmless import make_harmless_to_show
 
     make_harmless_to_show(compared_benchmark)

@@ -89,7 +89,7 @@ def terminal_width(reporter: TerminalReporter) -> int:
 
 
 def terminal_file(reporter: TerminalReporter) -> TextIO:
-    """What pytest writes to."""
+    """File that pytest writes to."""
     return reporter._tw._file
 
 
@@ -131,7 +131,8 @@ def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
 
 
 def standard_input(config: pytest.Config) -> bytes:
-    """What is piped into pytest, which captures that, too. Raises InvalidSetting where it is a terminal, or closed."""
+    """Bytes that are piped into pytest, which captures that, too. Raises InvalidSetting where it is a terminal, or
+    closed."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     if capture is not None:
         capture.suspend_global_capture(in_=True)
@@ -145,7 +146,7 @@ def standard_input(config: pytest.Config) -> bytes:
 
 
 def junit_log(config: pytest.Config) -> LogXML | None:
-    """What --junit-xml is written from; None where nobody asked for it."""
+    """Log that --junit-xml is written from; None where nobody asked for it."""
     from _pytest.junitxml import xml_key
 
     return config.stash.get(xml_key, None)
@@ -345,13 +346,13 @@ def is_skipped(item: pytest.Item) -> bool:
 
 
 def skipped(reason: str) -> Skipped:
-    """What `pytest.skip` raises, which -rs places at the test in place of where it is raised."""
+    """Exception that `pytest.skip` raises, which -rs places at the test in place of where it is raised."""
     return pytest.skip.Exception(reason, _use_item_location=True)
 
 
 def ordering_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
-    """What pytest itself orders tests by, which it keeps in order where it is the same: parameters, by their number,
-    that more than one test shares."""
+    """Key that pytest itself orders tests by, which it keeps in order where it is the same: parameters, by their
+    number, that more than one test shares."""
     callspec: Any = getattr(item, "callspec", None)
     indices = callspec.indices.items() if callspec else ()
     return tuple(sorted((name, n) for name, n in indices if callspec._arg2scope[name].value != "function"))

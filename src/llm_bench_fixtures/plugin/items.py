@@ -370,7 +370,7 @@ def scenarios_of(items: Iterable[pytest.Item], metrics: Collection[str]) -> tupl
 
 
 def _placed_scenario(item: pytest.Item) -> _PlacedScenario:
-    """What the item's closest marker says. Raises InvalidSetting for arguments that it doesn't have."""
+    """Scenario by the item's closest marker. Raises InvalidSetting for arguments that it doesn't have."""
     marker = item.get_closest_marker("llm_scenario")
     try:
         placed = llm_scenario(*marker.args, **marker.kwargs) if marker else llm_scenario()
@@ -391,7 +391,7 @@ def llm_scenario(
 
 
 def _gate_marks(item: pytest.Item) -> dict[str, str]:
-    """What the test's `llm_gate` markers allow; the closest one's word counts."""
+    """Changes that the test's `llm_gate` markers allow; the closest one's word counts."""
     markers = list(item.iter_markers("llm_gate"))[::-1]
     given = {name: str(change) for marker in markers for name, change in marker.kwargs.items()}
     return given | {str(word): "" for marker in markers for word in marker.args}  # no rule can be read from a bare word

@@ -52,7 +52,7 @@ class Implementation:
     """Whether it is this package's."""
 
     def answers(self, check: Callable[[Any], T], **given: object) -> list[T]:
-        """What it returns, as `check` gives it. Raises HookFailed for what either raises."""
+        """Answers of the hook, as `check` gives them. Raises HookFailed for what either raises."""
         try:
             return [check(answer) for answer in self.call(**given)]
         except OUTCOMES as error:

@@ -110,7 +110,7 @@ class Turns:
         self._expect(Resume)
 
     def note(self, report: pytest.TestReport) -> None:
-        """After the test's last phase, send how it ended; the first phase that didn't pass decides."""
+        """Send how the test ended after its last phase; the first phase that didn't pass decides."""
         if self._ended is None or self._ended.status is Status.MEASURED:
             self._ended = Ended(encodable(report.nodeid), _status(report), encodable(_reason(report)))
         if report.when == "teardown":
@@ -196,7 +196,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """After all other plugins have deselected and sorted: keep the tests that the coordinator selects, in its order."""
+    """Keep the tests that the coordinator selects, in its order, after all other plugins have deselected and sorted."""
     yield
     comparable = {item.nodeid: item for item in items if "llm_benchmark" in getattr(item, "fixturenames", ())}
     chosen = [comparable[test] for test in config.stash[TURNS].choose(tuple(comparable))]

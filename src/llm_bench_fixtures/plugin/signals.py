@@ -81,7 +81,8 @@ class EndingSignals:
         raise KeyboardInterrupt if heard is signal.SIGINT else EndedBySignal(heard)
 
     def _ends_the_run(self, heard: signal.Signals) -> bool:
-        """Not where a test that is no benchmark may take it, nor a debugger, which goes on after Ctrl-C."""
+        """Whether the signal ends the run: not where a test that is no benchmark may take it, nor a debugger, which
+        goes on after Ctrl-C."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
         return test not in self._others and not (self._is_debugged and heard is signal.SIGINT)
 
@@ -90,7 +91,7 @@ class EndingSignals:
         self._is_debugged = True
 
     def _leave_terminal(self) -> None:
-        """Whoever writes to a terminal that is gone fails."""
+        """Write to nowhere in place of a terminal that is gone, which fails."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in self._terminals:
             os.dup2(nowhere, number)
@@ -124,7 +125,7 @@ class EndingSignals:
 
     @property
     def _status(self) -> int:
-        """As of a process that the signal ended, in a shell; pytest's own after Ctrl-C."""
+        """Exit status of a process that the signal ended, as in a shell; pytest's own after Ctrl-C."""
         is_ctrl_c = self._heard in (None, signal.SIGINT)
         return int(pytest.ExitCode.INTERRUPTED) if is_ctrl_c else 128 + int(self._heard or 0)
 

@@ -22,11 +22,11 @@ REST_SHARE = 50.0  # times as long as writing the last one took: at most 2 % of 
 
 @dataclass
 class Growth:
-    """What has been shown of a run that goes on."""
+    """State of what has been shown of a run that goes on."""
 
     has_answer: bool = False
     told: list[str] = field(default_factory=list)
-    """What the terminal was told last."""
+    """Lines that the terminal was told last."""
     rests_until_s: float = 0.0
     """End of the rest, on time.monotonic()'s clock."""
 

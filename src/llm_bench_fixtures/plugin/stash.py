@@ -105,7 +105,7 @@ def _standard_input(config: pytest.Config) -> bytes:
 
 
 def need_of(config: pytest.Config) -> Need:
-    """What was asked of a variant. UsageError for what can't be used; a project's own metrics can."""
+    """Need that was asked of a variant. UsageError for what can't be used; a project's own metrics can."""
     given = settings_of(config).given
     metrics = metrics_of(config) if NEED.name in given else METRIC_BY_NAME
     return or_usage_error(lambda: need_from(given, metrics))
@@ -150,7 +150,7 @@ def _given(config: pytest.Config) -> Mapping[str, str | None]:
 
 
 def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
-    """What was typed, else what the ini file has, whose paths begin in its folder."""
+    """Text that was typed, else that of the ini file, whose paths begin in its folder."""
     typed: str | None = config.getoption(setting.option.ini)
     written: str | None = config.getini(setting.option.ini)
     if typed is not None or not written or config.inipath is None:
@@ -166,7 +166,7 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
-    """What `compute` returns; a setting that it can't use, or a file that it can't write, becomes pytest's UsageError.
+    """Result of `compute`; a setting that it can't use, or a file that it can't write, becomes pytest's UsageError.
 
     flag: of the option that it is about, where the message doesn't say."""
     try:
@@ -297,7 +297,7 @@ def takes_requests(variant: Variant) -> bool:
 
 
 def selection_of(config: pytest.Config) -> tuple[str, ...]:
-    """What of the command line decides which tests run, and on which variants; the same for the same selection."""
+    """Parts of the command line that decide which tests run, and on which variants; the same for the same selection."""
     paths = (_from_root(config, argument) for argument in config.args)
     narrowing = {
         "-k": config.getoption("keyword", ""),

@@ -53,7 +53,7 @@ def short_machine(hardware: str) -> str:
 
 
 def in_utc(started: str) -> str:
-    """To the minute; as it is where it is no time."""
+    """Time to the minute; as it is where it is no time."""
     try:
         return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:

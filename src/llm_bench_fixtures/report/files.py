@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 @dataclass
 class Attempts:
-    """What became of the files that were tried so far."""
+    """Files that were tried so far, and what became of them."""
 
     folder: Path
     problems: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Attempts:
     was_interrupted: bool = False
 
     def attempt(self, name: str, write: Callable[[], T]) -> T | None:
-        """What `write` returns; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
+        """Result of `write`; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
         path = self.folder / name
         try:
             if not self.was_interrupted:
@@ -119,16 +119,17 @@ def _hearing_ctrl_c() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Published:
-    """What became of a report."""
+    """Result of writing a report."""
 
     findings: Findings | None
-    """What the report says of the run; None where that couldn't be found out."""
+    """Findings of the run; None where these couldn't be found out."""
     folder: Path | None
     """Where the page is; None where there is none."""
     problems: tuple[str, ...]
-    """What was not written and why, and where it is instead, and what will not be read again, a sentence each."""
+    """Problems, a sentence each: what was not written and why, and where it is instead, and what will not be read
+    again."""
     notes: tuple[str, ...] = ()
-    """What else to tell of it, though nothing is wrong: a sentence each."""
+    """Notes, a sentence each, though nothing is wrong."""
     was_interrupted: bool = False
     """Whether Ctrl-C interrupted the writing."""
 
@@ -246,7 +247,7 @@ class _Report(Attempts):
         self.results_fault = fault and f"{path} {fault}"
 
     def _find(self) -> Findings | None:
-        """After Ctrl-C too: the terminal shows them."""
+        """Find what the report says, after Ctrl-C too: the terminal shows it."""
         try:
             return findings_of(self.run, self.metrics, self.need, self.changes, self.so_far)
         except Exception as error:  # a bug of ours, which may cost the report but not the run

@@ -68,28 +68,28 @@ class Findings(Evidence):
     added: tuple[Metric, ...]
     """The project's own metrics that the run has values for."""
     header: str
-    """What was loaded, and where it ran."""
+    """Header: what was loaded, and where it ran."""
     decode: str
     """How near the reference's decode comes to the machine's limits; empty where that isn't known."""
     noisy: str
-    """What a noisy machine means for the answer, to be said before it; empty of a calm one."""
+    """Meaning of a noisy machine for the answer, to be said before it; empty of a calm one."""
     warnings: tuple[str, ...]
-    """What else a reader must not miss."""
+    """Further warnings that a reader must not miss."""
     answer: Answer
-    """What to use here, what it costs, and what is not worth using."""
+    """Answer: what to use here, what it costs, and what is not worth using."""
     takeaways: tuple[str, ...]
-    """What else follows from the records, the most useful first."""
+    """Further conclusions from the records, the most useful first."""
     flags: Mapping[str, tuple[str, ...]]
-    """What is unusual about a record, by its test."""
+    """Unusual things about a record, by its test."""
     variant_flags: Mapping[str, tuple[str, ...]]
-    """What is unusual about a variant, by its id."""
+    """Unusual things about a variant, by its id."""
     skipped_or_failed: tuple[SkippedOrFailed, ...]
     instrumentation: tuple[str, ...]
-    """What taking the tokens' times costs, a sentence a variant."""
+    """Costs of taking the tokens' times, a sentence a variant."""
     threads: tuple[InThreads, ...] = ()
     """The sweep over threads; `run` is without it."""
     changes: Changes | None = None
-    """What the run changed against another; None where it stands alone."""
+    """Changes of the run against another; None where it stands alone."""
     agreement: Agreement | None = None
     """How far the pooled runs agree; None for a single run."""
     so_far: str = ""

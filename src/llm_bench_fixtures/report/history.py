@@ -139,7 +139,7 @@ class Wording:
         return f"{format_change(step.ratio)} ({'better' if better else 'worse'})"
 
     def levels(self, step: ShownStep) -> tuple[str, str]:
-        """Before and after."""
+        """Values before and after the step."""
         return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
 
 
@@ -155,7 +155,7 @@ def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
 
 
 def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
-    """For the terminal."""
+    """Lines for the terminal."""
     yield header_of(groups)
     sentences = sentences_of(groups, words)
     yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP

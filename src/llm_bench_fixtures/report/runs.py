@@ -84,7 +84,7 @@ def _difference(what: str, first: str, other: str) -> str:
 
 
 def _reference(findings: Findings) -> str:
-    """As it ran; empty where it didn't."""
+    """Reference as it ran; empty where it didn't."""
     variant = findings.run.variant(findings.run.reference)
     return f"{findings.run.reference}, {variant.label}" if variant and variant.label else ""
 
@@ -115,7 +115,7 @@ class Place:
     """Machine and model of the run, as far as they tell the runs apart."""
     machine: str
     what: str
-    """What runs on several machines: a model, or a model with options."""
+    """Subject that runs on several machines: a model, or a model with options."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class RunBeside:
 
 @dataclass(frozen=True)
 class ReadersRow:
-    """What one run's answer is for a reader."""
+    """Answer of one run for a reader."""
 
     label: str
     variant: str
@@ -188,7 +188,7 @@ class Runs:
 
     @property
     def readers(self) -> tuple[tuple[Reader, tuple[ReadersRow, ...]], ...]:
-        """For each reader, the answer of each run that has one."""
+        """Answers for each reader, of the runs that have one."""
         found = ((reader, tuple(_readers_rows(self.runs, reader))) for reader in Reader)
         return tuple((reader, rows) for reader, rows in found if rows)
 
@@ -206,7 +206,7 @@ class Runs:
 
     @property
     def incomparable(self) -> tuple[str, ...]:
-        """What was left out, by the run's name, with the reason."""
+        """Sentences on what was left out, by the run's name, with the reason."""
         unreadable = (f"Not here: {reason}." for reason in self.unreadable)
         return (*unreadable, *(sentence for run in self.runs for sentence in _left_out(run)))
 

@@ -264,7 +264,7 @@ def _line_series(
 
 
 def _ticks(runs: Sequence[Heading]) -> Iterator[tuple[float, str]]:
-    """As many runs as there is room for, by commit, or by day if a run has no commit."""
+    """Ticks of as many runs as there is room for, by commit, or by day if a run has no commit."""
     count = min(len(runs), MOST_TICKS)
     for position in sorted({round(index * (len(runs) - 1) / max(count - 1, 1)) for index in range(count)}):
         run = runs[position]

@@ -62,7 +62,7 @@ class RunBuilder:
         return tuple(self._variants.values())
 
     def variant(self, identifier: str) -> VariantResult:
-        """What is known of the variant. Raises KeyError for one that never began to load."""
+        """Result of the variant so far. Raises KeyError for one that never began to load."""
         return self._variants[identifier]
 
     def usual_s(self, identifier: str) -> float:

@@ -21,7 +21,7 @@ MARKDOWN_FILE = "report.md"
 LATEX_FILE = "results.tex"
 PAGE_FILE = "report.html"
 PLOTS = "plots"
-# In PLOTS, without the ending; those too that this version may not draw, but another one may have drawn.
+# Names in PLOTS, without the ending; those too that this version may not draw, but another one may have drawn.
 PICTURES = ("tradeoff", "memory", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
 ENDINGS = (".png", ".svg")
 ERRORS = "errors"  # the folder of whole tracebacks
@@ -247,7 +247,7 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
 
 
 def _content(folder: Path) -> Iterator[str]:
-    """What lies in the folder and in its own subfolders, by its name within the folder."""
+    """Names of the files in the folder and in its own subfolders, relative to it."""
     found = sorted(path.name for path in folder.iterdir())
     for inner in filter(found.__contains__, FOLDERS):
         found += [f"{inner}/{path.name}" for path in (folder / inner).iterdir()]

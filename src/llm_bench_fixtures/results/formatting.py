@@ -78,7 +78,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """In powers of 1000."""
+    """Bytes in powers of 1000."""
     return _scaled(count, BYTE_SIZES, "B")
 
 

@@ -118,7 +118,7 @@ def pooled_variants(runs: Sequence[Run]) -> Iterator[VariantResult]:
 
 
 def quality_differences(run: PooledRun) -> Iterator[str]:
-    """What the runs' quality differs in, by variant and metric: it is exact, so that it should in nothing."""
+    """Differences of the runs' quality, by variant and metric: it is exact, so that there should be none."""
     for variant in run.variants:
         for name in variant.quality:
             values = [

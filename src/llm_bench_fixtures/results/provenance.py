@@ -55,7 +55,7 @@ class Provenance:
     chat: bool = False
     """Prompts were turns in the model's chat template."""
     need: Text = ""
-    """What a variant had to keep to be recommended, as it was typed; empty where nothing was asked."""
+    """Limits that a variant had to keep to be recommended, as typed; empty where nothing was asked."""
     want: Text = ""
     """What the answer was to name first, as it was typed; empty where nothing was asked."""
     energy: Text = ""

@@ -46,7 +46,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class WorkloadFacts:
-    """What one round ran, in numbers. Token counts are of one round, over all prompts."""
+    """Counts and settings of one round; token counts are over all prompts."""
 
     digest: Text
     """Digest of everything that was run: two workloads are the same where their digests are."""
@@ -124,14 +124,14 @@ class Record(RecordHead):
     rounds_s: tuple[Duration, ...] = ()
     """Seconds of each round."""
     probe_s: tuple[tuple[Duration, Duration], ...] = ()
-    """For each round, seconds of the fixed probe that ran before it: its matrix product, and its read of memory."""
+    """Seconds of the fixed probe before each round: its matrix product, and its read of memory."""
     waited_s: tuple[Offset, ...] = ()
-    """For each round, seconds that its threads waited for a core, summed; empty where the system doesn't tell."""
+    """Seconds that each round's threads waited for a core, summed; empty where the system doesn't tell."""
     reference_s: tuple[Duration, ...] = ()
-    """For each round, seconds of the reference's round of the same number in the same block; empty where it wasn't
+    """Seconds of the reference's round of the same number in the same block, one per round; empty where it wasn't
     measured in blocks."""
     reference_waited_s: tuple[Offset, ...] = ()
-    """For each of the reference's rounds, the same as `waited_s`."""
+    """Seconds that the threads of each of the reference's rounds waited for a core, summed."""
     expected_variance: VarianceEstimate = NO_PRIOR
     """Expected variance of the log ratio of a pair of rounds, estimated from the run's other comparisons. Empty until
     the run is built, and where the record wasn't measured in blocks."""
@@ -139,9 +139,9 @@ class Record(RecordHead):
     """The changes that the test's marker allows, by metric or kind of metrics."""
 
     batches_s: tuple[tuple[float, ...], ...] = ()
-    """For each round, the seconds of each batch."""
+    """Seconds of each batch, by round."""
     tokens_s: tuple[tuple[Annotated[tuple[Duration, ...], Meta(min_length=1)], ...], ...] = ()
-    """For each round and batch, the seconds from the batch's start to each of its new tokens."""
+    """Seconds from the batch's start to each of its new tokens, by round and batch."""
     batch_rows: tuple[Annotated[int, Meta(ge=1)], ...] = ()
     """Prompts in each batch."""
     pauses: Count = 0
@@ -149,7 +149,7 @@ class Record(RecordHead):
     crowded_rounds: Count = 0
     """How many more rounds were run, and are left out because other programs ran in their blocks."""
     energy_j: tuple[Figure, ...] = ()
-    """For each round, the joules of the whole machine; empty where it has no counter."""
+    """Joules of the whole machine, one per round; empty where it has no counter."""
     work: Work | None = None
     """Exact counts of one round."""
     memory: MemoryFacts | None = None
@@ -203,7 +203,7 @@ class Record(RecordHead):
 
 @dataclass(frozen=True)
 class VariantResult:
-    """What is known of a variant apart from its benchmarks."""
+    """Facts of a variant apart from its benchmarks."""
 
     id: Name
     description: Text
@@ -212,7 +212,7 @@ class VariantResult:
     reason: Text = ""
     """Why it was skipped, or failed."""
     label: Text = ""
-    """What actually ran, for people."""
+    """Label of what actually ran, for people."""
     configuration: Text = ""
     """Description of what actually ran: equal for two variants that ran the same thing, whatever was asked for."""
     base: Name | None = None
@@ -224,7 +224,7 @@ class VariantResult:
     """Id of the variant that differs from it in threads only."""
     load_s: Figure | None = None
     compile_s: Figure | None = None
-    """In this run, or in the one whose code it reuses; None where nothing is compiled."""
+    """Seconds of compiling in this run, or in the one whose code it reuses; None where nothing is compiled."""
     conversion_s: Figure | None = None
     """Seconds that making the engine's own form of the model took, whenever it was made; None where it has none."""
     first_generate_s: Figure | None = None
@@ -257,7 +257,7 @@ class VariantResult:
     item_blocks: Mapping[Name, tuple[Figure, ...]] = field(default_factory=dict)
     """Means of a metric over each of about a hundred stretches of a task's items, in their order, by metric."""
     notes: tuple[Text, ...] = ()
-    """What was noted while it was loaded, such as files that were made in this run."""
+    """Notes taken while it was loaded, such as on files that were made in this run."""
     equivalence: tuple[Equivalence, ...] = ()
     """Whether its text depends on how it is run."""
 
@@ -319,7 +319,7 @@ class Run(Generic[RecordT]):
     loads: tuple[LoadPoint, ...] = ()
     """Measurements of servers under load, by rate."""
     selection: tuple[Text, ...] = ()
-    """What of the command line narrowed the tests."""
+    """Parts of the command line that narrowed the tests."""
     failed_tests: Count = 0
     """How many tests failed, measured or not."""
     regressed: bool = False

@@ -19,7 +19,7 @@ _decode_s = prefill_decode.median_of_rounds(prefill_decode.decode_s)
 
 @dataclass(frozen=True)
 class PhaseWork:
-    """What the prefill or the decode of one round did, and how long it took."""
+    """Work and time of the prefill or the decode of one round."""
 
     flops: int
     bytes_read: int

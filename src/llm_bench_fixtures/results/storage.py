@@ -190,7 +190,7 @@ SHOWN = 200  # characters of a name in a message
 
 
 def faults_of_size(size_bytes: int, values: int = 0) -> Iterator[str]:
-    """What is wrong with a file of so many bytes and values, in words that follow its name."""
+    """Faults of a file of so many bytes and values, in words that follow its name."""
     if size_bytes > MOST_BYTES:
         yield f"has {format_bytes(size_bytes)}, and no run has more than {format_bytes(MOST_BYTES)}"
     if values > MOST_VALUES:
@@ -198,7 +198,7 @@ def faults_of_size(size_bytes: int, values: int = 0) -> Iterator[str]:
 
 
 def faults_of_run(run: Run[RecordHead]) -> Iterator[str]:
-    """What is wrong with the run, apart from its records, in words that follow "is damaged: "."""
+    """Faults of the run, apart from its records, in words that follow "is damaged: "."""
     for variant in run.variants:
         errors = (value for name, value in variant.quality.items() if name.endswith("_error"))
         if min(errors, default=0) < 0:
@@ -206,7 +206,7 @@ def faults_of_run(run: Run[RecordHead]) -> Iterator[str]:
 
 
 def faults_of_record(record: Record) -> Iterator[str]:
-    """What is wrong with the record."""
+    """Faults of the record."""
     if record.status is not Status.MEASURED:
         return
     if not record.rounds_s:

@@ -57,7 +57,8 @@ def for_csv(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 def workload_columns(workload: WorkloadFacts | None) -> dict[str, str | float | None]:
-    """What was run, by WORKLOAD_TEXTS and WORKLOAD_NUMBERS. prompt_length: mean tokens of a prompt, without padding."""
+    """Columns of the workload, by WORKLOAD_TEXTS and WORKLOAD_NUMBERS. prompt_length: mean tokens of a prompt, without
+    padding."""
     if workload is None:
         return {**dict.fromkeys(WORKLOAD_TEXTS, ""), **dict.fromkeys(WORKLOAD_NUMBERS)}
     length = workload.prompt_tokens / workload.prompts if workload.prompts else None

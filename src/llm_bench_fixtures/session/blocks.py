@@ -40,7 +40,8 @@ OBSERVED_LONGER = 2.0  # times as long as another: a round whose memory is watch
 SLICE_S = 0.03
 WARM_STEPS = 2
 LONG_STEP_S = 0.15
-# Before an interval that happens to be narrow is believed: so many blocks of so many seconds, or of any so many rounds.
+# Minimum evidence: an early interval may be narrow by luck. So many blocks of so many seconds, or of any so many
+# rounds.
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
@@ -102,7 +103,7 @@ class _Blocks:
     blocks: int = 0
     waited_s: float = 0.0
     waited_before_s: float = 0.0
-    """What was waited before the first block."""
+    """Seconds waited before the first block."""
     rested_s: float = 0.0
     """Seconds rested since the first block began, for servers after their turns: neither of the share nor of the
     patience."""
@@ -143,7 +144,7 @@ class _Blocks:
                     entry.model.call(settle_binding, entry.workload)
 
     def _observe(self, entry: Entry) -> None:
-        """In a round of its own."""
+        """Observe the work of a round of its own."""
         began_s = self.clock()
         entry.observation = entry.model.call(observe, entry.workload)
         entry.last_s = (self.clock() - began_s) / OBSERVED_LONGER
@@ -293,7 +294,7 @@ class _Blocks:
         return (is_long and self.pace.fewest_rounds) or self.pace.rounds
 
     def _is_enough(self, name: str) -> bool:
-        """To believe an interval."""
+        """Whether there are enough rounds to believe an interval."""
         measured = self.result(name)
         rounds = () if isinstance(measured, Exception) else measured.rounds
         spent_s = sum(done.latency_s for done in rounds)
@@ -309,7 +310,7 @@ class _Blocks:
         return {number: done for number, done in rounds.items() if self._crowding(number) <= CROWDED_SHARE}
 
     def _crowding(self, number: int) -> float:
-        """In which share of the looks of that round's block other work ran; none of a block that is still going on."""
+        """Share of the looks of that round's block in which other work ran; 0 of a block that is still going on."""
         block = number // self.in_a_row
         return self.crowded[block] if block < len(self.crowded) else 0.0
 
@@ -364,7 +365,7 @@ class _Blocks:
 
     @contextmanager
     def _failing(self, entry: Entry) -> Iterator[None]:
-        """What fails within is the variant's failure, and ends its turns."""
+        """Take a failure inside the block for the variant's, which ends its turns."""
         try:
             yield
         except Exception as error:  # whatever an engine raises
@@ -416,7 +417,7 @@ class _Blocks:
         return max(round(SLICE_S / entry.step_s), math.ceil(COLD_S / entry.step_s) + WARM_STEPS)
 
     def complete(self) -> dict[str, Measured]:
-        """What has its least rounds, of those that a test asks for."""
+        """Results of variants that have their least rounds, of those that a test asks for."""
         return {
             name: measured
             for name, entry in self.entries.items()
@@ -446,8 +447,7 @@ class _Blocks:
         return {number: done for number, done in rounds.items() if self._crowding(number) <= max(most, CROWDED_SHARE)}
 
     def _base_of(self, entry: Entry) -> Rounds | None:
-        """The reference's rounds that the variant's are paired with: of one that has died, if they are enough. None
-        without a reference, or where it is alone."""
+        """Reference turns to pair with; None without another reference, or if it failed too early."""
         reference = self.entries.get(self.reference)
         if reference is None or len(self.entries) == 1:
             return None
@@ -455,11 +455,11 @@ class _Blocks:
         return None if is_too_few else reference.rounds
 
     def _has_least(self, rounds: Rounds) -> bool:
-        """As many as are run in any case."""
+        """Whether there are as many rounds as are run in any case."""
         return len(rounds) >= self.pace.rounds
 
     def _is_settled_by_death(self, entry: Entry) -> bool:
-        """Whether further turns would be beside no reference, where there are enough that were."""
+        """Whether the reference failed, but late enough for its turns to be paired with."""
         is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
         return is_dead and self._base_of(entry) is not None
 

@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one variant of a case."""
+    """Measurements of one variant of a case."""
 
     observation: Observation | None
     rounds: tuple[Round, ...]
@@ -80,7 +80,7 @@ class Measured:
 
     @property
     def waited_s(self) -> tuple[float, ...]:
-        """For each round, seconds that its threads waited for a core; empty where the system doesn't tell."""
+        """Seconds that each round's threads waited for a core; empty where the system doesn't tell."""
         return _waited(self.rounds)
 
     @property
@@ -104,7 +104,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a case took of the run's time, and what that was worth."""
+    """Run time that a case took, and what that was worth."""
 
     rounds_s: float
     """Seconds from the first block on, without those that are listed below."""

@@ -68,7 +68,7 @@ class Deadline:
             raise self.not_reached(str(cut)) from None
 
     def not_reached(self, why: str = "") -> NotReached:
-        """What is said of a step that there was no time for. why: a clause, as in NotReached."""
+        """Error for a step that there was no time for. why: a clause, as in NotReached."""
         return NotReached(about(self.limit_s), why)
 
     def too_long(self, step: str, expected_s: float) -> NotReached:

@@ -158,7 +158,7 @@ def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
 
 @dataclass(frozen=True)
 class Made:
-    """What an engine has made of a model for a variant; at most one of a variant and a model is known."""
+    """Record of what an engine has made of a model for a variant; at most one of a variant and a model is known."""
 
     variant: str
     """Id of the variant whose load made it."""
@@ -190,7 +190,7 @@ class Piece:
 
     fixed_s: float = 0.0
     phases: Phases = Phases()
-    """What a variant's own speed corrects."""
+    """Passes whose expected seconds a variant's own speed corrects."""
     repeated: Phases = Phases()
     """More of that, which is repeated until `least_s` have passed."""
     least_s: float = 0.0
@@ -213,7 +213,7 @@ def load_name(done: int) -> str:
 
 
 class Forecast:
-    """What a run has yet to do, in seconds by the kind of work.
+    """Work that a run has yet to do, in seconds by kind.
 
     Each variant's passes are corrected by how long those took that were seen, and then each kind of work by how long it
     took so far for what it was expected to take.

@@ -65,7 +65,7 @@ MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 
 
 def _unloaded(variant: Variant, parts: Parts | None = None) -> VariantResult:
-    """What stands in the results until the load has ended."""
+    """Result that stands for a variant until the load has ended."""
     return VariantResult(
         variant.id,
         variant.description,
@@ -146,7 +146,7 @@ class VariantLoader:
         return self.lineup
 
     def _need(self, variant: Variant) -> Need:
-        """What it takes of this machine's memory: nothing where it can't run here."""
+        """Memory of this machine that the variant needs: nothing where it can't run here."""
         source, storage = self._setup.source, self._storage(variant)
         if storage is None:
             return NOTHING
@@ -154,7 +154,8 @@ class VariantLoader:
         return predict(self._shape, storage, rounds, seen, on_cpu=self._on_cpu, stored=source.stored_dtype)
 
     def _parts(self, variant: Variant) -> Parts | None:
-        """What it takes, by what that grows with, in a run that is planned; None where it takes nothing here."""
+        """Bytes that the variant takes, by what they grow with, in a run that is planned; None where it takes nothing
+        here."""
         storage = self._storage(variant) if self.lineup is not None and variant.backend in BACKENDS else None
         if storage is None:
             return None
@@ -173,7 +174,7 @@ class VariantLoader:
         return None
 
     def _passes(self, variant: Variant, storage: Storage) -> PassMemory | None:
-        """What the model's own code takes, run as the variant runs it; None where that can't be seen."""
+        """Memory that the model's own code takes, run as the variant runs it; None where that can't be seen."""
         backend = _backend_of(variant)
         named = variant.attention or self._setup.settings.attention
         attention = named if backend is not None and backend.takes_attention else ""

@@ -238,7 +238,7 @@ class SideBySide:
         found: Mapping[str, Measured | Exception],
         spent: Spent,
     ) -> None:
-        """What was measured, for the tests that will ask for it, and the time that it took.
+        """Keep what was measured, for the tests that will ask for it, and the time that it took.
 
         asking: the variant whose test it is. That one is over, also where it was cut short; what else isn't in `found`
         is measured again.

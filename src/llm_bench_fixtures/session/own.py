@@ -82,13 +82,13 @@ class OwnRow:
 
     @property
     def steps(self) -> float:
-        """What it takes, in decode steps."""
+        """Decode steps that it takes."""
         return self.new_tokens + len(self.prompt) * PROMPT_STEPS
 
 
 @dataclass(frozen=True)
 class OwnWork:
-    """What `llm_benchmark` takes for one case of the user's own prompts."""
+    """One case of the user's own prompts, as `llm_benchmark` takes it."""
 
     rows: tuple[OwnRow, ...]
     batch_size: int
@@ -121,7 +121,7 @@ class _Ready:
 
     given: OwnPrompt
     text: str
-    """As the model is given it, in the chat template where it is a chat."""
+    """Text as the model is given it, in the chat template where it is a chat."""
     row: OwnRow
     answered: int
     """Tokens of the prompt and its answer; of one without an answer, of the prompt."""
@@ -178,7 +178,7 @@ class OwnRun:
 
     @property
     def description(self) -> str:
-        """What is measured, for the report and the terminal."""
+        """Description of what is measured, for the report and the terminal."""
         if self._given is None:
             return f"{', '.join(map(str, self._settings.shape))} (prompt/new tokens), cut from the embedded corpus"
         return "; ".join(self._described(self._given))
@@ -263,7 +263,7 @@ class OwnRun:
                 yield one, text
 
     def _timed(self, size: int) -> list[_Ready]:
-        """In the file's order. size: how many run at a time, which together take the steps of one."""
+        """Prompts to time, in the file's order. size: how many run at a time, which together take the steps of one."""
         most = MOST_STEPS_OF_LARGE if self._setup.source.weights >= LARGE_WEIGHTS else MOST_STEPS
         rows = [one.row for one in self._ready]
         return [self._ready[number] for number in sample(rows, most, self._settings.seed, size)]

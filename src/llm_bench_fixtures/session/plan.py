@@ -44,7 +44,7 @@ class Trip(IntEnum):
     FIRST = 0
     """Stage.LATENCY; with one group, everything."""
     ANSWER = 1
-    """What else the answer goes by."""
+    """The other stages that the answer goes by."""
     REST = 2
 
 

@@ -1,4 +1,4 @@
-"""What is kept of the reference variant, for the variants that are compared with it after."""
+"""The reference variant's results that are kept for the variants that are compared with it after."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class KeptReference:
-    """What is kept of the reference: its distributions over the corpus, in temporary files, its answers, and its
-    continuations of each workload."""
+    """Results that are kept of the reference: its distributions over the corpus, in temporary files, its answers, and
+    its continuations of each workload."""
 
     def __init__(self, identifier: str) -> None:
         """identifier: the reference variant's id."""

@@ -46,13 +46,13 @@ NOT_ASKED = "not asked"  # what a note on questions that can't be put begins wit
 
 @dataclass
 class Found:
-    """What is known of one variant so far."""
+    """Scores and answers of one variant so far."""
 
     parts: list[Part] = field(default_factory=list)
     answers: dict[int, AnswerIndex] = field(default_factory=dict)
     """Answers by the question's number."""
     notes: dict[str, None] = field(default_factory=dict)
-    """What it can't do, in order."""
+    """Notes on what it can't do, in order."""
     asks: bool = True
     """Whether questions can be put to it."""
     spent_s: float = 0.0

@@ -32,7 +32,7 @@ Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, flo
 
 @dataclass(frozen=True)
 class Quality:
-    """What is known of a variant's quality."""
+    """Quality of a variant as far as it is known."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     loss_blocks: tuple[float, ...] = ()
@@ -40,7 +40,7 @@ class Quality:
     """Why some or all metrics are missing."""
 
     notes: tuple[str, ...] = ()
-    """What else the report says of the variant."""
+    """Further notes for the report on the variant."""
 
 
 def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
@@ -192,7 +192,7 @@ class Scoring:
 
 
 def _without_quality(variant: VariantResult) -> VariantResult:
-    """As before it was scored."""
+    """Variant as it was before it was scored."""
     notes = tuple(note for note in variant.notes if not note.startswith(OF_A_SAMPLE))
     emptied = replace(variant, quality={}, loss_blocks=(), item_blocks={}, notes=notes)
     return replace(emptied, quality_note=NOT_YET, unscored=False)

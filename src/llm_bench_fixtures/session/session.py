@@ -43,7 +43,7 @@ SAVE_EVERY_S = 10.0
 
 
 class BenchSession:
-    """What a run's tests share.
+    """Objects that a run's tests share.
 
     commit: tells the commit that is measured, once it is asked. need: what variants are measured for. keeps_report:
     whether this process writes the report. scores_late: whether a variant is scored after its headline is measured, in

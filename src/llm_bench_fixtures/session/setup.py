@@ -93,7 +93,7 @@ class Setup:
 
     @property
     def threads_warning(self) -> str:
-        """What is wrong with more threads than cores, which wait for each other; empty where there are enough."""
+        """Warning where there are more threads than cores, which wait for each other; empty where there are enough."""
         threads, cores = self.threads, usable_cores()
         if self.device.kind is not DeviceKind.CPU or threads <= cores:
             return ""
@@ -202,5 +202,5 @@ class Setup:
         return flop_counter(self.source.load_config(), self.source.trust_remote_code)
 
     def pass_memory(self, running: Running) -> PassMemory | None:
-        """What passes of the model's own code keep and take; None where that can't be seen."""
+        """Memory that passes of the model's own code keep and take; None where that can't be seen."""
         return pass_memory(self.source.load_config(), running, self.source.trust_remote_code)

@@ -162,7 +162,7 @@ class TaskScores:
         return CorpusScore(metrics, (), tuple(self._of_a_sample(task, answers)))
 
     def _unasked(self, task: str, variant: str, error: Exception) -> CorpusScore:
-        """What is told of a variant that couldn't be asked."""
+        """Score that stands for a variant that couldn't be asked."""
         is_refused, is_late = isinstance(error, WorkloadUnsupported), isinstance(error, NotReached)
         if not (is_refused or is_late):
             self.failures[variant] = error

@@ -27,7 +27,7 @@ AROUND = 0.8  # inches for the title and the caption
 TITLE_WIDTH = 20  # characters of a title's line where there are more than two charts
 WIDE = 0.54  # letters' mean width over the font's size, with some room
 INK = "#222"
-# As plotly names them, and as matplotlib does.
+# Markers as plotly names them, and as matplotlib does.
 MARKERS = {
     "circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "cross": "P", "x": "X", "triangle-down": "v",
     "star": "*",

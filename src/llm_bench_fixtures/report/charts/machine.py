@@ -75,7 +75,8 @@ class RooflinePoint:
     name: str
     work: PhaseWork
     roof_flops_per_s: float | None
-    """What the machine's limits allow the variant at this intensity, in its own precision; None where unknown."""
+    """Floating-point operations per second that the machine's limits allow the variant at this intensity, in its own
+    precision; None where unknown."""
 
 
 def roofline_chart(findings: Findings) -> spec.Chart | None:

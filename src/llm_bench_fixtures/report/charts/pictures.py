@@ -64,7 +64,7 @@ def _save(figure: Figure, path: Path, **settings: Any) -> None:
 
 
 def pictures(findings: Findings) -> Iterator[spec.Picture]:
-    """What the run has data for."""
+    """Pictures that the run has data for."""
     where = findings.run.provenance
     for name, title, part, charts in _drawn(findings):
         found = tuple(chart for chart in charts if chart is not None)

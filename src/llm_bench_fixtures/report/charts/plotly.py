@@ -49,12 +49,12 @@ def figures_of(charts: Iterable[spec.Chart]) -> dict[str, Json]:
 
 
 def escaped(text: str) -> str:
-    """For plotly: the text itself, whatever is in it; what stands between two $ would be a formula."""
+    """Text for plotly, shown as it is, whatever is in it; what stands between two $ would be a formula."""
     return html.escape(printable(text), quote=False).replace("$", "&#36;")
 
 
 def hover(title: str, facts: spec.Facts) -> str:
-    """What stands beside the pointer: a title, and a line for each fact."""
+    """Text next to the pointer: a title, and a line for each fact."""
     lines = (f"{escaped(name)}: {escaped(value)}" for name, value in facts)
     return "<br>".join([f"<b>{escaped(title)}</b>", *lines])
 

@@ -22,11 +22,11 @@ Facts: TypeAlias = "tuple[tuple[str, str], ...]"
 
 @dataclass(frozen=True)
 class Look:
-    """What tells a variant, or a run, from the others."""
+    """Look that tells a variant, or a run, from the others."""
 
     colour: str
     marker: str
-    """As plotly names it."""
+    """Plotly's name for the marker."""
     sign: str
     """The marker as a character."""
     dash: str
@@ -86,7 +86,7 @@ class Series:
     label: str = ""
     """Next to the point, or to the right of a line's end."""
     detail: str = ""
-    """What a picture, which has no pointer, adds to the label."""
+    """Text that a picture, which has no pointer, adds to the label."""
     size: float = 6.0
     """Across a marker; 0 draws none."""
     is_filled: bool = True
@@ -153,7 +153,7 @@ class Chart:
     note: str = ""
     """How to read it, a sentence or two."""
     description: str = ""
-    """What it shows, for those who don't see it."""
+    """Description for those who don't see it."""
     series: tuple[Series, ...] = ()
     bars: tuple[Bar, ...] = ()
     lines: tuple[Line, ...] = ()

@@ -105,7 +105,7 @@ def _beats(findings: Findings, one: Candidate, other: Candidate) -> bool:
 
 
 def _gains(findings: Findings, one: Candidate, other: Candidate) -> Iterator[bool]:
-    """In what one is better than the other beyond doubt."""
+    """Yield for each quantity whether one is better than the other in it beyond doubt."""
     batches = findings.largest_batch
     yield findings.gain(one.record, other.record).is_faster
     if one.variant in batches and other.variant in batches:

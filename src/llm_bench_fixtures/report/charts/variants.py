@@ -55,7 +55,7 @@ def looks_of(run: Run) -> dict[str, spec.Look]:
 
 
 def numbered_looks(count: int) -> list[spec.Look]:
-    """For what has no backend, such as several runs, or the lines of a history."""
+    """Looks for what has no backend, such as several runs, or the lines of a history."""
     colours = (*COLOURS.values(), *OTHER_COLOURS)
     return [
         spec.Look(
@@ -73,8 +73,8 @@ def _colours(run: Run) -> dict[str, str]:
 
 
 def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | None:
-    """In the metric's base unit: with the ends of a speed-up's 95 % interval, or the quartiles of the rounds. None
-    where the record doesn't have the metric."""
+    """Estimate in the metric's base unit: with the ends of a speed-up's 95 % interval, or the quartiles of the rounds.
+    None where the record doesn't have the metric."""
     variant = run.variant(record.variant)
     value = metric.of(record, variant) if variant else None
     if value is None:
@@ -116,7 +116,7 @@ def axis_title(metric: Metric, reference: str) -> str:
 
 
 def in_words(estimate: spec.Estimate, metric: Metric) -> str:
-    """For the pointer. estimate: in the base unit."""
+    """Words for the pointer. estimate: in the base unit."""
     value, low, high = (with_unit(one, metric) for one in (estimate.value, estimate.low, estimate.high))
     return value if estimate.is_exact else f"{value} ({low} to {high})"
 

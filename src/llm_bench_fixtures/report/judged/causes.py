@@ -167,7 +167,7 @@ class Cause:
 
     @property
     def where(self) -> str:
-        """In which tests; empty for a value that all tests of a variant share."""
+        """Tests that moved, in words; empty for a value that all tests of a variant share."""
         moved = [row.benchmark for row in self.rows if row.benchmark]
         if len(moved) < len(self.rows):
             alone = f", of which {len(moved)} moved alike" if moved and self.verdict in MOVED else ""
@@ -265,7 +265,7 @@ def _is_mixed(rows: Sequence[JudgedRow], members: frozenset[str]) -> bool:
 
 
 def _family_name(members: frozenset[str], everyone: frozenset[str]) -> str:
-    """What their names begin with up to the first dash, if nobody else's name does; else all their names."""
+    """Beginning of their names up to the first dash, if nobody else's name has it; else all their names."""
     if members == everyone:
         return "all variants"
     prefix, *others = {f"{member.partition('-')[0]}-" for member in members}

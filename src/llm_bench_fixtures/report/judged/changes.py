@@ -48,12 +48,12 @@ class Changes:
 
     @cached_property
     def moved(self) -> list[Cause]:
-        """What got worse or better, vanished or is new."""
+        """Causes that got worse or better, vanished or are new."""
         return led(causes_of([row for row in self.rows if row.verdict in MOVED], self.rows))
 
     @cached_property
     def still(self) -> list[Cause]:
-        """What is unchanged, inconclusive or not comparable."""
+        """Causes that are unchanged, inconclusive or not comparable."""
         return led(causes_of([row for row in self.rows if row.verdict in STILL], self.rows))
 
     @property
@@ -63,7 +63,7 @@ class Changes:
 
     @property
     def notes(self) -> list[str]:
-        """What was not judged, and how sure the verdicts are."""
+        """Notes on what was not judged, and how sure the verdicts are."""
         return list(notes_of(self.comparison))
 
     @property
@@ -81,7 +81,7 @@ class Changes:
 
     @property
     def sentence(self) -> str:
-        """What changed, by cause; also for runs that can't be compared. What can fail a gate comes first."""
+        """Changes by cause, in words; also for runs that can't be compared. What can fail a gate comes first."""
         if all(row.verdict in INCOMPARABLE for row in self.rows):
             return f"Nothing can be compared with {self.name}: {self._why}."
         return " ".join([*self._blocking(), *self._latencies(), *self._lacking()])
@@ -173,7 +173,7 @@ def _other_workloads(comparison: Comparison) -> int:
 
 
 def notes_of(comparison: Comparison) -> Iterator[str]:
-    """What was not judged, and how sure a verdict on a time is; the most important first."""
+    """Notes on what was not judged, and how sure a verdict on a time is; the most important first."""
     for difference in comparison.differences:
         text = printable(str(difference))
         kinds = ", ".join(kind for kind in Kind if kind in difference.unjudged)

@@ -65,12 +65,12 @@ def _parts(comparison: Comparison) -> Iterator[JudgedPart]:
 
 
 def allowed_text(cause: Cause) -> str:
-    """What moved, and what was allowed."""
+    """Words on what moved, and what was allowed."""
     return f"{cause.text} (allowed: {cause.allowed})" if cause.allowed else cause.text
 
 
 def regressions(comparison: Comparison) -> list[Cause]:
-    """What fails the gate."""
+    """Causes that fail the gate."""
     rows = rows_of(comparison)
     return causes_of([row for row in rows if row.verdict is Verdict.REGRESSED and not row.is_advisory], rows)
 
@@ -96,7 +96,7 @@ def _error(title: str, message: str, file: str = "") -> str:
 
 
 def _data(text: str) -> str:
-    """As GitHub's toolkit escapes a command's data."""
+    """Data of a command, escaped as GitHub's toolkit does."""
     escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return without_commands(printable(escaped))
 
@@ -106,7 +106,8 @@ def _property(text: str) -> str:
 
 
 def failures(decision: Decision) -> Iterator[tuple[str, str]]:
-    """For JUnit: each test or variant that regressed, with its values; of another failure, its words and the reason."""
+    """Failures for JUnit: each test or variant that regressed, with its values; of another failure, its words and the
+    reason."""
     if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
         subjects: dict[str, list[str]] = defaultdict(list)
         for row in rows_of(decision.comparison):
@@ -119,7 +120,7 @@ def failures(decision: Decision) -> Iterator[tuple[str, str]]:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """For programs: every cause of what moved, and every row."""
+    """Comparison for programs: every cause of what moved, and every row."""
     rows = rows_of(comparison)
     return {
         "schema": "llm-bench-fixtures/comparison",
@@ -134,7 +135,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
-    """For programs: the decision, and the comparison where there is one."""
+    """Decision for programs, with the comparison where there is one."""
     return {
         **(comparison_json(decision.comparison) if decision.comparison else {}),
         "status": decision.status.name.lower(),

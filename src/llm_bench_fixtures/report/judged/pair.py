@@ -77,7 +77,7 @@ def causes_of_pair(result: PairedResult) -> list[Cause]:
 
 
 def pair_json(result: PairedResult) -> dict[str, Any]:
-    """For programs: everything, with the causes."""
+    """Result for programs: everything, with the causes."""
     return {**result.as_json(), "causes": [one.as_json() for one in causes_of_pair(result)]}
 
 
@@ -211,7 +211,7 @@ def _too_fine(threshold: float, pairs: int) -> str:
 
 
 def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:
-    """What `llm-bench aa` prints, in lines of `width` characters."""
+    """Lines that `llm-bench aa` prints, of `width` characters."""
     rows = [
         (METRIC_BY_NAME[one.metric].column, *map(format_share, (one.deviation, one.half_width, one.resolvable)))
         for one in found

@@ -48,11 +48,11 @@ class JudgedReport:
 
     title: str
     sentences: tuple[str, ...]
-    """What was compared, and with which result."""
+    """Sentences on what was compared, and with which result."""
     parts: tuple[JudgedPart, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What a reader must not miss."""
+    """Warnings that a reader must not miss."""
     conclusion: str = ""
     """The exit status and what it means."""
 

@@ -79,7 +79,7 @@ class Continuation:
 
     variants: tuple[str, ...]
     same: str
-    """As far as it is the reference's, or the whole of it where it is the reference's."""
+    """Beginning that is the reference's too; the whole text where it is the reference's."""
     different: str = ""
     """Text from the first character on that is another."""
     is_reference: bool = False
@@ -93,7 +93,7 @@ def render_report(findings: Findings, plots: Sequence[Plot] = ()) -> str:
 
 
 def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any]:
-    """What the template needs beside the findings."""
+    """Values that the template needs besides the findings."""
     run, summary, sections = findings.run, summary_section(findings), list(all_sections(findings))
     terms = glossary(_heads([summary, *sections]), findings.metrics)
     tradeoff, sweeps = tradeoff_chart(findings), list(sweep_charts(findings))
@@ -172,7 +172,7 @@ def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: tup
 
 
 def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
-    """For each prompt of the scenario, the first text of each variant; those that wrote the same stand together, the
+    """First text of each variant for each prompt of the scenario; variants that wrote the same stand together, the
     reference's first."""
     shown = scenario_of_texts(run)
     records = [record for record in run.records if record.scenario == shown and record.outputs]

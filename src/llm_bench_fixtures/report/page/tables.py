@@ -50,7 +50,7 @@ KINDS = {Tone.BETTER: "faster", Tone.WORSE: "slower"}
 
 @dataclass(frozen=True)
 class Term:
-    """What a column's head means: an entry of the glossary."""
+    """Meaning of a column's head: an entry of the glossary."""
 
     key: str
     """The entry's id in the page."""

@@ -66,7 +66,7 @@ def _error(cell: Cell, column: Column) -> str:
 
 
 def _interval(cell: Cell, column: Column) -> str:
-    """In the column's unit, if it has one. Nothing of an interval without a width."""
+    """Interval in the column's unit, if it has one; empty without a width."""
     if cell.low is None or cell.high is None or cell.low == cell.high:
         return ""
     if cell.of is not None:
@@ -76,7 +76,7 @@ def _interval(cell: Cell, column: Column) -> str:
 
 
 def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -> Iterator[str]:
-    """What its figures are, in lines to stand beneath it.
+    """Meaning of the table's figures, in lines to stand beneath it.
 
     names: of the columns that are shown; all without any. interval: how the reader sees one.
     """

@@ -37,7 +37,8 @@ HEAD_COMMENT = re.compile(r"\s*/\*.*?\*/\s*", re.DOTALL)  # with the licence
 
 
 def render_page(template: str, page: Mapping[str, object], **values: object) -> str:
-    """What the template of that name makes of the values. page: what every page has, such as "figures", its charts."""
+    """Page that the template of that name makes of the values. page: what every page has, such as "figures", its
+    charts."""
     scripts = page_scripts(has_charts=bool(page["figures"]), reloads=bool(page.get("reload_s")))
     return _environment().get_template(template).render(page=page, scripts=scripts, **values)
 
@@ -139,8 +140,8 @@ def _installed_plotly() -> str:
 
 
 def content_policy(scripts: Iterable[str]) -> str:
-    """For a Content-Security-Policy: these scripts by their digests, styles and pictures of the page itself, nothing
-    else. So even markup that slipped in could run no script and reach no network."""
+    """Content-Security-Policy: these scripts by their digests, styles and pictures of the page itself, nothing else. So
+    even markup that slipped in could run no script and reach no network."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     return (

@@ -74,7 +74,7 @@ def _narrow(findings: Findings) -> Table:
 
 
 def _what_ran(findings: Findings) -> Iterator[str]:
-    """What each variant computed with; then those that were not measured, with the reasons."""
+    """Words on what each variant computed with; then those that were not measured, with the reasons."""
     named = [(bool(one.label), f"{one.id} ({what_ran(findings, one)})") for one in findings.run.variants]
     for title, has_run in (("what ran", True), ("not measured", False)):
         them = [one for is_measured, one in named if is_measured is has_run]

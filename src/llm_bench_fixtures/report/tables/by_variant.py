@@ -51,8 +51,8 @@ def table_by_variant(variants: Iterable[VariantResult], figures: Sequence[Figure
 
 
 def what_ran(findings: Findings, variant: VariantResult) -> str:
-    """In words, with what is unusual about it and what its figures are of if not of the headline's workload; why it
-    didn't run, or has no quality."""
+    """What ran, in words, with what is unusual about it and what its figures are of if not of the headline's workload;
+    why it didn't run, or has no quality."""
     if not variant.label:
         return f"{variant.status}: {first_line(variant.reason)}"
     record = findings.elsewhere.get(variant.id)

@@ -106,8 +106,8 @@ def invalid_sentence(point: LoadPoint) -> str:
 
 
 def load_sentences(run: Run) -> Iterator[str]:
-    """For each server and test the highest rate that it sustains, and what becomes of the next; which loads are
-    invalid."""
+    """Sentences for each server and test on the highest rate that it sustains, and what becomes of the next; which
+    loads are invalid."""
     for point in run.loads:
         if not point.is_valid:
             yield f"{point.variant} at {point.rate_per_s:g}/s, {_lengths(point)} tokens: {invalid_sentence(point)}."

@@ -57,7 +57,7 @@ class CaseRow:
 
 
 def case_rows(findings: Findings) -> list[CaseRow]:
-    """In the scenarios' order."""
+    """Rows of all cases, in the scenarios' order."""
     records = {(one.scenario, one.case, one.variant): one for one in findings.run.measured()}
     variants = [one.id for one in findings.run.variants if any(one.id == variant for *_, variant in records)]
     return [

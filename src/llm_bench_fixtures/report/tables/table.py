@@ -48,7 +48,7 @@ class Cell:
     """Ends of the interval that the value lies in; of a count, the ends of its share."""
     high: float | None = None
     of: int | None = None
-    """What a count is of: 3 of 190."""
+    """Number that a count is of: 3 of 190."""
     notation: Notation | None = None
     """How the value is written, where not as the column's others are."""
     tone: Tone | None = None
@@ -59,7 +59,7 @@ class Cell:
     link: str = ""
     """Where a click on it leads, in a page; empty for nowhere."""
     rank: float | None = None
-    """What the cell is sorted by, where not by its value."""
+    """Value that the cell is sorted by, where not by its own."""
 
     @classmethod
     def of_metric(cls, metric: Metric, record: Record | None, variant: VariantResult | None) -> Cell:
@@ -92,7 +92,7 @@ class Cell:
 
     @property
     def key(self) -> float | None:
-        """What the cell is sorted by; None sorts by its text, or last among numbers."""
+        """Value that the cell is sorted by; None sorts by its text, or last among numbers."""
         return self.value if self.rank is None else self.rank
 
 
@@ -109,9 +109,9 @@ class Column:
     metric: Metric | None = None
     """Metric that explains the column."""
     error_is: str = ""
-    """What stands as ± beside the values."""
+    """Meaning of the ± next to the values."""
     legend: str = ""
-    """What else a reader of the table must know of the column."""
+    """Further words that a reader of the table must know of the column."""
     droppable: int = 0
     """Columns leave a table that is too wide in this order, the highest first; 0 stays."""
 
@@ -145,7 +145,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
-    """What a reader must know of its figures, beside what its columns say: clauses."""
+    """Notes that a reader must know of its figures, besides what its columns say: clauses."""
 
     @classmethod
     def of_texts(

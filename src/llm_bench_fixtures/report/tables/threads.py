@@ -54,7 +54,7 @@ def thread_sentences(found: Sequence[InThreads], run: Run) -> Iterator[str]:
 
 
 def _setting(run: Run, name: str) -> str:
-    """What sets the variant's number of threads in a program of the user's own."""
+    """Call that sets the variant's number of threads in a program of the user's own."""
     variant = run.variant(name)
     backend = BACKENDS.get(variant.backend) if variant else None
     return backend.threads_setting if backend else "its number of threads"

@@ -182,7 +182,7 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
 
 
 def choice_footnotes(run: Run) -> Iterator[str]:
-    """What a flip is, and which shares of flips so few questions can't tell from none."""
+    """Footnotes: what a flip is, and which shares of flips so few questions can't tell from none."""
     if _any_flips(run):
         items = int(max(variant.quality["choice_items"] for variant in _asked(run)))
         yield (

@@ -33,7 +33,7 @@ class _Phrases:
     best: str
     verb: str
     better: str
-    """To stand before "than fp32"."""
+    """Comparative to stand before "than fp32"."""
     more: str
     """Phrase for a gain by more than the share that the reference is kept within."""
 
@@ -64,7 +64,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What one reader should use."""
+    """Recommendation for one reader."""
 
     pick: Pick
     name: str
@@ -74,7 +74,7 @@ class Recommendation:
     sentence: str
     """How sure that is, by how much it is better, and what it costs."""
     notes: tuple[str, ...]
-    """What can't be told from it, and what would be better but for the limits; in sentences."""
+    """Notes in sentences: what can't be told from it, and what would be better but for the limits."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ class Answer:
     """Who meets the need, where it is of more than quality or nobody does; then what to use, a line for each variant
     that some reader should use, with what is faster and isn't shown to keep the limits. Never empty."""
     need: Need
-    """What a recommended variant keeps."""
+    """Need that a recommended variant keeps."""
     meeting: Meeting
     """Who meets it."""
     recommendations: tuple[Recommendation, ...]
-    """For the lowest latency, the most throughput and the least memory, what is wanted first, as far as the run can
-    tell."""
+    """Recommendations for the lowest latency, the most throughput and the least memory, what is wanted first, as far as
+    the run can tell."""
     untold: tuple[str, ...]
-    """For whom there is no recommendation, and who is not compared, with the reasons; in sentences."""
+    """Sentences on whom there is no recommendation for, and who is not compared, with the reasons."""
     lists: tuple[tuple[str, tuple[Remark, ...]], ...]
-    """What is not worth using, what meets the need and what doesn't, each under its title; without those that are
-    empty."""
+    """Lists of what is not worth using, what meets the need and what doesn't, each under its title; without those that
+    are empty."""
     notes: tuple[str, ...]
     """How the limits were applied, and what the figures of quality can't tell; in sentences."""
 
@@ -142,7 +142,7 @@ def figure_of(choice: Choice, pick: Pick) -> str:
 
 
 def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
-    """What the reader gains: "1.38× (1.34–1.41) as fast as fp32", "2.00 MB of weights instead of 4.00 MB"."""
+    """Gain of the reader: "1.38× (1.34–1.41) as fast as fp32", "2.00 MB of weights instead of 4.00 MB"."""
     times = times_words(choice.ratio, choice.low, choice.high)
     if pick.reader is Reader.LATENCY:
         return f"{times} as fast as {reference}"
@@ -153,7 +153,7 @@ def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
 
 
 def name_of(pick: Pick) -> str:
-    """What the reader should use, as far as the run can tell."""
+    """Name of what the reader should use, as far as the run can tell."""
     if pick.outcome is Outcome.UNDECIDED:
         return f"probably {pick.best.variant}" if pick.is_ahead else "undecided"
     return pick.best.variant
@@ -250,7 +250,7 @@ def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: _ByRe
 
 
 def _admitted(standings: Standings) -> str:
-    """Among which variants the best is sought, where the limits exclude some."""
+    """Words on the variants among which the best is sought, where the limits exclude some."""
     measured = [variant for variant in standings.run.variants if variant.status is Status.MEASURED]
     return "" if all(map(standings.admits, measured)) else f" within {standings.need.title}"
 
@@ -417,7 +417,7 @@ def _limit_notes(standings: Standings) -> Iterator[str]:
 
 
 def _meeting(meeting: Meeting, seen: Evidence) -> Iterator[Remark]:
-    """What it costs to meet the need with each variant that does."""
+    """Cost of meeting the need, with each variant that does."""
     for name in meeting.meets:
         yield Remark(name, ", ".join(_cost(name, seen)))
 

@@ -58,7 +58,7 @@ def _flips_of_all(run: Run, names: Sequence[str]) -> str:
 
 
 def _next_to_perplexity(variant: VariantResult) -> Iterator[str]:
-    """What else was measured against the reference: the agreement on the likeliest token, and answers that flip."""
+    """Further measures against the reference: the agreement on the likeliest token, and answers that flip."""
     if QualityMeasure.TOP1_AGREEMENT in variant.quality:
         yield f"top-1 {format_share(variant.quality[QualityMeasure.TOP1_AGREEMENT])}"
     found = flips_of(variant)
@@ -178,7 +178,7 @@ def not_applied_sentences(standings: Standings) -> Iterator[str]:
 
 
 def not_admitted_words(variant: VariantResult, standings: Standings) -> str:
-    """What keeps the variant from being recommended, to stand behind its gain and a comma."""
+    """Reasons that keep the variant from being recommended, to stand behind its gain and a comma."""
     if "perplexity" not in variant.quality and _lacks_quality(variant, standings):
         return ": ".join(filter(None, (NOT_MEASURED, variant.quality_note)))
     return f"but {why_not_admitted(variant, standings, standings.need.title)}"

@@ -47,7 +47,7 @@ def _contention(seen: Evidence) -> Iterator[str]:
 
 
 def _batch(seen: Evidence) -> Iterator[str]:
-    """What the best batch size gives in throughput and costs in latency."""
+    """Throughput that the best batch size gives, and what it costs in latency."""
     found = effects.of_batches(seen)
     if not found or effects.is_unclear(found):
         return
@@ -69,7 +69,7 @@ def _decode(seen: Evidence) -> Iterator[str]:
 
 
 def _cache(seen: Evidence) -> Iterator[str]:
-    """What the KV cache saves, or costs."""
+    """Time that the KV cache saves, or costs."""
     for one in effects.of_cache(seen):
         facts = f"{describe_prompts(one.of)}, {one.of.facts.new_tokens} new"
         fast = f"{times_words(one.found.ratio)} as fast as without it ({facts})"
@@ -94,7 +94,7 @@ def _padding(seen: Evidence) -> Iterator[str]:
 
 
 def _prompt_length(seen: Evidence) -> Iterator[str]:
-    """What the longest prompt costs against the shortest."""
+    """Cost of the longest prompt against the shortest."""
     best = _largest(effects.of_length(seen))
     if best is not None:
         short, long = (facts.prompt_tokens for facts in best.workloads)
@@ -102,7 +102,7 @@ def _prompt_length(seen: Evidence) -> Iterator[str]:
 
 
 def _too_few_rounds(seen: Evidence) -> Iterator[str]:
-    """What is unknown, which is not to be taken for "none"."""
+    """Unknowns, which are not to be taken for "none"."""
     topics = list(effects.undecided(seen))
     if topics:
         yield f"Too few rounds to tell the effect of {', '.join(topics)}."

@@ -83,7 +83,7 @@ def times_words(ratio: float | None, low: float | None = None, high: float | Non
 
 
 def instrumentation_sentences(run: Run) -> Iterator[str]:
-    """What taking the tokens' times costs, of each variant for which that was measured."""
+    """Cost of taking the tokens' times, of each variant for which that was measured."""
     for variant, ratios in run.instrumentation_ratios.items():
         found = interval(ratios)
         if found is None:
@@ -104,5 +104,5 @@ def added_metrics(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:
 
 
 def title_of(scenario: Scenario) -> str:
-    """As its marker says, else made of its name."""
+    """Title from the scenario's marker, else made of its name."""
     return scenario.title or scenario.name.replace("_", " ").capitalize()

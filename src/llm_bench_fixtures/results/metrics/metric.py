@@ -20,7 +20,7 @@ class Direction(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a metric measures. The gate has a rule for each kind."""
+    """Kind of quantity that a metric measures. The gate has a rule for each kind."""
 
     TIMING = "timing"
     MEMORY = "memory"
@@ -70,7 +70,7 @@ class Tolerance:
     relative: float = 0.0
     """0.05 allows up to 1.05 times the baseline's value, or down to a 1.05th of it."""
     absolute: float = 0.0
-    """In the metric's unit."""
+    """Absolute tolerance in the metric's unit."""
     force: Force = Force.BLOCKING
     floor: float | None = None
     """A relative change that no uncertainty excuses."""
@@ -106,7 +106,7 @@ class Metric:
     direction: Direction
     kind: Kind
     formula: str
-    """In words."""
+    """Formula in words."""
     source: str = ""
     """The publication or the tool that the formula is from."""
     value: Value | None = None
