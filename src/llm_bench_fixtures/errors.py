@@ -29,15 +29,15 @@ def reason_of(error: BaseException) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """What a traceback ends with: the error's type and the first line of what it says, of bounded length."""
+    """Last line of a traceback: the error's type and the first line of what it says, of bounded length."""
     said = next(filter(None, map(str.strip, str(error).splitlines())), "")
     line = without_middle(harmless_text(f"{type(error).__name__}: {said}".removesuffix(": ")), LONGEST_LINE)
     return line + _hint(error)
 
 
 def _hint(error: BaseException) -> str:
-    """What the words of Python and of libraries in Rust for a limit of the system leave out. An error of this package
-    that quotes them has it already."""
+    """Hint that the words of Python and of libraries in Rust for a limit of the system leave out. An error of this
+    package that quotes them has it already."""
     if isinstance(error, LlmBenchError) or not is_process_limit(error):
         return ""
     return PROCESS_LIMIT

@@ -35,7 +35,7 @@ class Phase(StrEnum):
 
 
 class Part(StrEnum):
-    """What a run consists of, as far as its length can be told from it."""
+    """Part of a run whose length can be told from it."""
 
     VARIANT = "variant"  # loaded
     CASE = "case"  # measured
@@ -257,7 +257,7 @@ class Step:
         return self._clock() - self._began_s
 
     def __call__(self, step: str = "", detail: str = "", left: Left | None = None) -> None:
-        """As in `Ongoing`."""
+        """Show the activity. step, detail, left: as in `Ongoing`."""
         elapsed_s = self.elapsed_s
         if elapsed_s >= self._next_s:
             self._is_shown = True
@@ -285,7 +285,7 @@ class _Activity:
 
 
 def about(seconds: float) -> str:
-    """In whole seconds, from 100 of them on in minutes, from 100 minutes on with hours."""
+    """Time in whole seconds, from 100 of them on in minutes, from 100 minutes on with hours."""
     if round(seconds) < 100:
         return f"{round(seconds)} s"
     minutes = round(seconds / 60)

@@ -68,7 +68,7 @@ def _no_answer() -> str:
 
 
 def _collected(work: Iterable[T]) -> tuple[list[T], bool]:
-    """What the work gives, and whether that is all: not where it has given nothing for WAIT_BUDGET_S.
+    """Results of the work, and whether these are all: not where it has given nothing for WAIT_BUDGET_S.
 
     A thread does it, because a disk that is gone can't be asked in any other way without waiting for it; it is left
     behind where it waits.

@@ -12,7 +12,7 @@ IN_REPOSITORY = Path(__file__).parents[2] / NAME
 
 
 def pytest_arguments(*scenarios: str) -> list[str]:
-    """What tells pytest to run the suite, or the files of these scenarios alone."""
+    """Arguments that tell pytest to run the suite, or the files of these scenarios alone."""
     files = [f"test_{scenario}" for scenario in scenarios]
     if PACKAGED.is_dir():
         return ["--pyargs", *([f"{MODULE}.{name}" for name in files] or [MODULE])]

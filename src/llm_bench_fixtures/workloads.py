@@ -44,7 +44,7 @@ ODD_UNICODE = "Ζωή 🦜🧭 नमस्ते ｆｕｌｌ ﷽ e\u0301\u0327
 
 
 class CacheKind(StrEnum):
-    """What `generate` keeps of the tokens it has seen."""
+    """Kind of cache that `generate` keeps of the tokens it has seen."""
 
     DYNAMIC = "dynamic"
     STATIC = "static"
@@ -70,7 +70,7 @@ class Padding:
     at_least: int = 0
 
     def __str__(self) -> str:
-        """As "left, to a multiple of 32, at least 128"."""
+        """Padding in words, as "left, to a multiple of 32, at least 128"."""
         multiple = f"a multiple of {self.multiple_of}" if self.multiple_of > 1 else "the longest"
         return f"{self.side}, to {multiple}" + (f", at least {self.at_least}" if self.at_least else "")
 
@@ -215,7 +215,7 @@ class Corpus:
     name: str
     texts: tuple[str, ...]
     answers: tuple[str, ...] = ()
-    """What follows each text, where that alone is scored: the texts are prompts then."""
+    """Text that follows each text, where that alone is scored: the texts are prompts then."""
     is_rendered: bool = False
     """Whether the texts are a chat template's, with its special tokens."""
 
@@ -264,7 +264,7 @@ def check_readable(files: Sequence[Path]) -> None:
 
 
 class Tokenizer(Protocol):
-    """What is needed of a tokenizer. Each of transformers' is one.
+    """Interface that is needed of a tokenizer. Each of transformers' has it.
 
     One that has a true `is_fast` can tell which text a token stands for.
     """

@@ -61,7 +61,7 @@ _AGREEING: KeptForModel[dict[int, bool]] = KeptForModel()  # by the number of th
 
 
 def binding_of(model: Model) -> Binding:
-    """What `settle_binding` has found last."""
+    """Binding that `settle_binding` has found last."""
     return _BINDINGS.get(model) or Binding()
 
 

@@ -78,7 +78,7 @@ class ChoiceSet:
 
     @property
     def description(self) -> str:
-        """For the report. Runs with the same one were asked the same."""
+        """Description for the report. Runs with equal ones were asked the same."""
         guessed = f"{self.guessing * 100:.1f} %"
         return f"{self.name} ({self.digest}), {len(self.items)} items, of which guessing gets {guessed}"
 

@@ -130,7 +130,7 @@ def _gpu(nvml: Any, name: str) -> _Counter:
 
 
 def _uuid(name: str) -> str:
-    """As NVML names the device: its numbers aren't torch's where CUDA_VISIBLE_DEVICES hides some."""
+    """Name that NVML has for the device: its numbers aren't torch's where CUDA_VISIBLE_DEVICES hides some."""
     import torch
 
     return f"GPU-{torch.cuda.get_device_properties(name).uuid}"

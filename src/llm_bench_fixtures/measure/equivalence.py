@@ -74,7 +74,7 @@ class Equivalence(msgspec.Struct, frozen=True):
     """The largest change of a likely token's log-probability up to there, in nats. None: the logits are not finite."""
 
     tolerance: Figure | None = None
-    """What is float error there, in nats. None: the logits are not finite."""
+    """Gap up to which it is float error, in nats. None: the logits are not finite."""
 
     reason: Text = ""
     """Why the mode is not supported or failed; of one that diverges, what is known to be its cause."""
@@ -86,7 +86,7 @@ class Equivalence(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """For people, who count from 1."""
+        """Sentence for people, who count from 1."""
         if self.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             return f"{self.mode} is not supported: {self.reason}"
         if self.verdict is EquivalenceVerdict.FAILED:
@@ -124,7 +124,7 @@ class ScoredText:
 
 @dataclass(frozen=True)
 class ModeChange:
-    """What a mode does to one prompt: the step that it changes most, of those with the same text before them."""
+    """Change by a mode to one prompt: the step that it changes most, of those with the same text before them."""
 
     prompt: int
     """Which prompt, counted from 0."""
@@ -176,7 +176,7 @@ class EquivalenceCheck:
         return replace(found, reason=self._model.facts.divergence_causes.get(mode, ""))
 
     def changes(self, mode: ExecutionMode) -> list[ModeChange]:
-        """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
+        """Changes that the mode makes to each prompt. Raises WorkloadUnsupported where the model can't run so."""
         answers: Mapping[ExecutionMode, Callable[[], list[ScoredText]]] = {
             ExecutionMode.CACHE: lambda: self._one_by_one(CacheKind.OFF),
             ExecutionMode.STATIC_CACHE: lambda: self._one_by_one(CacheKind.STATIC),

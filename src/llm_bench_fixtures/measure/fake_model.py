@@ -108,7 +108,7 @@ class FakeModel:
 
     @cached_property
     def module(self) -> Any:
-        """What transformers makes of the config, without weights."""
+        """Module that transformers makes of the config, without weights."""
         import torch
 
         with torch.no_grad(), self._mode:
@@ -163,7 +163,8 @@ class FakeModel:
 
     @cached_property
     def _mode(self) -> FakeTensorMode:
-        """Not torch's meta device: transformers 4 enters autocast for a tensor's device, and meta has none."""
+        """Fake tensors rather than torch's meta device: transformers 4 enters autocast for a tensor's device, and meta
+        has none."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         return FakeTensorMode()

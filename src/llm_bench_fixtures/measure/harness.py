@@ -48,7 +48,7 @@ NEEDS_LIKELIEST = {"loglikelihood": "acc", "multiple_choice": "exact_match"}  # 
 
 @dataclass(frozen=True)
 class TaskSize:
-    """What a task asks of a model, an item on average."""
+    """Work that a task asks of a model, an item on average."""
 
     requests: float
     characters: float
@@ -77,7 +77,7 @@ class HarnessTask:
 
     @property
     def facts(self) -> TaskFacts:
-        """What is known of it before a variant is asked."""
+        """Facts that are known before a variant is asked."""
         return TaskFacts(self.name, (), self.items, self.items, 0, self.digest, harness=installed_version("lm_eval"))
 
     def some(self, items: int) -> Mapping[str, list[int]]:
@@ -96,9 +96,9 @@ class Member:
     """The items of one task, as a metric counts them."""
 
     weight: float
-    """In the metric of its group; 1 of a task alone."""
+    """Weight in the metric of its group; 1 of a task alone."""
     items: tuple[Any, ...]
-    """What the metric makes of each item."""
+    """Value of the metric for each item."""
     aggregate: Callable[[Sequence[Any]], float]
     """The metric over items."""
     is_mean: bool
@@ -106,7 +106,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TaskAnswers:
-    """What a model makes of a task."""
+    """Answers of a model to a task."""
 
     facts: TaskFacts
     values: Mapping[str, float]
@@ -297,7 +297,7 @@ def _is_share(members: Sequence[Member]) -> bool:
 
 
 def _as_harness_model(task: HarnessTask, model: ModelHandle) -> Any:
-    """What the harness takes for a model."""
+    """Model in the form that the harness takes."""
     from lm_eval.api.model import LM
 
     class HandledModel(LM):  # type: ignore[misc]  # whose base is imported where it is needed

@@ -207,7 +207,7 @@ _PROBES: KeptForModel[Probe] = KeptForModel()
 
 
 def run_probe(model: Model) -> tuple[float, float]:
-    """As Probe.run, where the model is; allocated when it is first asked for, and again after it was dropped."""
+    """Run the probe where the model is; it is allocated when first asked for, and again after it was dropped."""
     return _PROBES.get_or_make(model, lambda: Probe(model.device)).run()
 
 

@@ -36,10 +36,10 @@ class MemoryPeak:
     """Memory of the whole process."""
 
     cuda_allocated_bytes: int | None
-    """What torch had handed out to tensors; of several devices the sum of their peaks. None elsewhere than on CUDA."""
+    """Bytes that torch had handed out to tensors; of several devices the sum of their peaks. None without CUDA."""
 
     cuda_reserved_bytes: int | None
-    """What torch had taken from the device, with what it kept for later. None elsewhere than on CUDA."""
+    """Bytes that torch had taken from the device, with what it kept for later. None without CUDA."""
 
     method: MemoryMethod
     """How resident_bytes was found."""

@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True):
     tokens: Count = 0
     """New ones."""
     prompt_tokens: Count | None = None
-    """As the server counts them. None: not reported."""
+    """Tokens of the prompt as the server counts them. None: not reported."""
     cached_tokens: Count | None = None
     """Prompt tokens that came from a cache. None: not known."""
     failure: Text = ""

@@ -242,7 +242,7 @@ def _from_json(text: str | msgspec.Raw, kind: Any, place: str) -> Any:
 
 
 def _form(row: _Row, where: str) -> str:
-    """What the row calls its prompt. Raises InvalidSetting unless it has exactly one."""
+    """Name that the row has for its prompt. Raises InvalidSetting unless it has exactly one."""
     found = [name for name in (*TEXTS, *CHATS) if getattr(row, name) is not None]
     if not found:
         raise InvalidSetting(f"{where} has no prompt. A line is such as {EXAMPLE}")

@@ -51,7 +51,7 @@ def running_of(variant: Variant, storage: Storage, attention: str = "") -> Runni
 
 
 class _Pass(NamedTuple):
-    """What a first pass over some positions keeps and takes, in bytes."""
+    """Bytes that a first pass over some positions keeps and takes."""
 
     keys: Sequence[int]
     """Bytes of each tensor of keys or values."""
@@ -65,7 +65,7 @@ _SHARED: dict[tuple[str, Running], PassMemory | None] = {}  # by the digest of t
 
 
 def pass_memory(config: PretrainedConfig, running: Running, trust_remote_code: bool = False) -> PassMemory | None:
-    """What is kept by position and row, and what a pass takes besides. None where that can't be seen."""
+    """Memory that is kept by position and row, and that a pass takes besides. None where that can't be seen."""
     key = digest_of(config), running
     if key not in _SHARED or trust_remote_code:  # remote code may have changed
         _SHARED[key] = None
@@ -136,7 +136,7 @@ def _together(kept: Sequence[Kept]) -> tuple[Kept, ...]:
 
 
 def _taken(least: int, positions: int, once: int, twice: int, four_times: int) -> Taken:
-    """What gives these bytes for so many positions, for twice and for four times as many.
+    """Formula that gives these bytes for so many positions, for twice and for four times as many.
 
     Where something else takes the most of a short text than of a long one, the first and the last alone count.
     """

@@ -42,7 +42,7 @@ LARGEST_EXPONENT = 700.0  # the largest exponent that a float64 holds
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What the model says at consecutive positions of one window, in float32."""
+    """Distributions of the model at consecutive positions of one window, in float32."""
 
     shifted: torch.Tensor
     """(n, V) logits less the largest of their row."""
@@ -97,7 +97,7 @@ class CorpusScore:
     blocks over the same text are paired, which tells their difference far more sharply than their losses do."""
 
     notes: tuple[str, ...] = ()
-    """What else the report says of the variant."""
+    """Further notes for the report on the variant."""
 
 
 def exp_or_inf(exponent: float) -> float:
@@ -106,7 +106,7 @@ def exp_or_inf(exponent: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What was found of a model on a sample of a corpus, or on all of it."""
+    """Scores of a model on a sample of a corpus, or on all of it."""
 
     score: Score
     places: NDArray[np.int64]

@@ -67,7 +67,7 @@ class ReferenceComparison:
         self._kld[here] = kld.cpu().numpy()
 
     def compared(self) -> Compared:
-        """What was found, once every position was taken."""
+        """Comparison, once every position was taken."""
         reference = self._files["nll"].get(0, self._layout.positions).numpy().copy()
         tail = None if self._layout.is_exact else self._tail
         return Compared(reference, self._kld, tail, self._same_top, self._layout.samples)
@@ -210,7 +210,7 @@ def _near_divergence(p: torch.Tensor, chunk: Chunk, rows: torch.Tensor) -> torch
 
 
 def _excess(gap: torch.Tensor) -> torch.Tensor:
-    """What a token adds to the divergence for each unit of its probability p; gap: log p/q.
+    """Share that a token adds to the divergence for each unit of its probability p; gap: log p/q.
 
     p (log p/q) - p + q: over all tokens these add up to the divergence as p (log p/q) do, as both probabilities add up
     to 1. But each is positive, and of second order in the gap, so that a rounded probability does no harm.
@@ -286,7 +286,7 @@ def divergence_metrics(found: Divergences) -> dict[str, float]:
 
 
 def _quantile(values: NDArray[Any], share: float) -> float:
-    """As numpy's, which has no answer where one of the two values that it is between is infinite."""
+    """Quantile as numpy's, which has no answer where one of the two values that it is between is infinite."""
     import numpy as np
 
     index = share * (len(values) - 1)

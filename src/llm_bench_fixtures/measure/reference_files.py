@@ -38,7 +38,7 @@ Arrays: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class ReferenceLayout:
-    """What is kept of how many positions."""
+    """Layout of what is kept, and the number of positions."""
 
     positions: int
     vocabulary: int

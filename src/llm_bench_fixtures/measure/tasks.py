@@ -35,7 +35,7 @@ class TaskMetric:
     """A metric of a task."""
 
     name: Name
-    """As the harness calls it, with its filter where that has a name: "acc", "exact_match,strict-match"."""
+    """The harness's name, with its filter where that has a name: "acc", "exact_match,strict-match"."""
     higher_is_better: bool | None
     """None: neither way is better."""
     is_share: bool
@@ -47,7 +47,7 @@ class TaskFacts:
     """A task, and how it was asked: of every variant the same."""
 
     name: Name
-    """As the harness calls it. A group of tasks has its own name."""
+    """The harness's name. A group of tasks has its own name."""
     metrics: tuple[TaskMetric, ...]
     items: Count
     """How many were asked."""
@@ -74,8 +74,8 @@ class Continuation:
 
 
 def log_likelihoods(model: Model, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool | None]]:
-    """For each context and text after it, the text's log-likelihood in nats, and whether each of its tokens is the
-    likeliest one; None where the model doesn't tell that.
+    """Log-likelihood in nats of each text after its context, and whether each of its tokens is the likeliest one; None
+    where the model doesn't tell that.
 
     Raises WorkloadUnsupported where a text has no token, or more than the model's context.
     """
@@ -83,7 +83,7 @@ def log_likelihoods(model: Model, pairs: Sequence[tuple[str, str]]) -> list[tupl
 
 
 def rolling_log_likelihoods(model: Model, texts: Sequence[str]) -> list[float]:
-    """For each text, its log-likelihood in nats, in rolling windows of the model's context."""
+    """Log-likelihood of each text in nats, in rolling windows of the model's context."""
     start, most = _start(model), _most_fed(model)
     cut = [rolling_windows(_encode(model, text), most, start) for text in texts]
     scored = iter(_score(model, [window for windows in cut for window in windows]))
@@ -104,12 +104,12 @@ def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """What a model finds of one window's targets."""
+    """Scores of one window's targets."""
 
     nats: float
     """The sum of their log-likelihoods."""
     likeliest: NDArray[np.int64]
-    """In place of each the likeliest token; UNKNOWN where the model doesn't tell."""
+    """Likeliest token in place of each target; UNKNOWN where the model doesn't tell."""
     targets: TokenIds
 
     @property

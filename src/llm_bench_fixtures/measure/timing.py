@@ -118,7 +118,7 @@ class Round:
     """Each prompt's new tokens."""
 
     energy_j: float | None = None
-    """What the machine's counters added meanwhile. None: it has none."""
+    """Joules that the machine's counters added meanwhile. None: it has none."""
 
     probe_s: tuple[float, float] | None = None
     """Seconds of the fixed probe that ran before it. None: there was none."""
@@ -241,7 +241,7 @@ class _PausingTick:
 
 
 def _joules(device: Device) -> Callable[[], float]:
-    """What the machine's counters say; not a number where it has none."""
+    """Reader of the machine's counters, in joules; not a number where it has none."""
     meter = energy_meter(device)
 
     def read() -> float:

@@ -84,7 +84,7 @@ class Window:
 
     @property
     def fed(self) -> TokenIds:
-        """What the model is given: the last token is a target only."""
+        """Tokens that the model is given: the last token is a target only."""
         return self.ids[:-1]
 
     @property
@@ -98,7 +98,7 @@ class CutCorpus:
 
     windows: tuple[Window, ...]
     scored_bytes: int | None
-    """In UTF-8. None: the tokenizer doesn't say which text a token stands for."""
+    """Bytes of the text in UTF-8. None: the tokenizer doesn't say which text a token stands for."""
     scored_words: int | None
     """None: the tokenizer doesn't say which text a token stands for."""
 

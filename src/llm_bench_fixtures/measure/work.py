@@ -61,7 +61,7 @@ class Passes:
 
 @dataclass(frozen=True)
 class Observed:
-    """What one round was seen to do."""
+    """Observations of one round."""
 
     output_digest: str
     """Digest of the new tokens of each prompt in order; independent of batching and padding."""
@@ -182,7 +182,8 @@ def _observed(
 
 
 def _watch(model: Model, watching: ExitStack) -> tuple[Sequence[CacheBytes], str]:
-    """What fills with the bytes after each forward pass, and why it stays empty where the model can't be watched."""
+    """List that fills with the bytes after each forward pass, and why it stays empty where the model can't be
+    watched."""
     module = model.module if isinstance(model, TransformersModel) else None
     try:
         return watching.enter_context(watch_forward_passes(module)), ""
@@ -262,7 +263,7 @@ def begin_observing(model: Model, workload: Workload) -> bool:
 
 
 def end_observing(model: Model, workload: Workload, continuations: Sequence[TokenIds]) -> Observation:
-    """What was seen of the round since `begin_observing`. continuations: its new tokens."""
+    """Observation of the round since `begin_observing`. continuations: its new tokens."""
     watch = _end_watch(model)
     if watch is None:
         raise RuntimeError("end_observing without begin_observing")

@@ -24,7 +24,7 @@ PACKED = 32, 64  # rows that bitsandbytes' kernel for AVX512-BF16 packs together
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a model takes in memory."""
+    """Size of a model in memory: weights by kind, and buffers."""
 
     weights: int
     """Number of weights; a tensor that two layers share counts once."""
@@ -59,14 +59,14 @@ class Footprint:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the report says of it."""
+        """Notes for the report."""
         if self.active_weights in (None, self.weights):
             return ()
         return (f"a mixture of experts: each position uses {self.active_weights:,} of its {self.weights:,} weights",)
 
 
 def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Footprint:
-    """What the model takes. Imports its code. Raises CandidateFailed for one that can't be built, or that doesn't
+    """Footprint of the model. Imports its code. Raises CandidateFailed for one that can't be built, or that doesn't
     continue text."""
     if getattr(config, "is_encoder_decoder", False):
         raise CandidateFailed(
@@ -99,7 +99,7 @@ def without_weights(config: PretrainedConfig, trust_remote_code: bool, **how: An
     except (NotImplementedError, RuntimeError) as error:
         if "meta tensor" not in str(error) or not hasattr(accelerate, "init_empty_weights"):  # transformers 5
             raise
-    # For code that reads numbers while it builds, as that of transformers 4 for Apertus: its tables are real.
+    # Code that reads numbers while it builds, as that of transformers 4 for Apertus, needs real tables.
     with accelerate.init_empty_weights():
         return _made_of(config, trust_remote_code, how)
 

@@ -207,7 +207,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def _made_s(folder: Path) -> float | None:
-    """What the manifest of a whole artifact tells of it."""
+    """Seconds that the making took, from the manifest of a whole artifact."""
     made_s = json.loads((folder / MANIFEST).read_text()).get("made_s")
     return float(made_s) if isinstance(made_s, (int, float)) else None
 
@@ -220,7 +220,7 @@ def made_s_of(*artifacts: Artifact) -> float | None:
 
 
 def damage_of(folder: Path) -> str | None:
-    """What is wrong with an artifact: None where nothing is, an empty text where there is none."""
+    """Damage of an artifact: None where there is none, an empty text where there is no artifact."""
     if not os.path.lexists(folder):
         return ""
     try:
@@ -279,7 +279,7 @@ class Kept:
     """An artifact, or what a build that was killed has left of one."""
 
     kind: str
-    """What it is: an export, say."""
+    """Kind of artifact: an export, say."""
     folder: Path
     size_bytes: int
     used: float
@@ -294,7 +294,7 @@ class Kept:
 
 
 def kept_in(root: Path) -> list[Kept]:
-    """What the store keeps, the least recently used first. What it didn't make is not among it."""
+    """Artifacts in the store, the least recently used first. What it didn't make is not among it."""
     return sorted(_kept_in(root), key=lambda one: one.used)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
 
 MEASURING = ("llm-bench-fixtures", "pytest", "pytest-benchmark")
-"""What measures, and runs no model."""
+"""Libraries that measure, and run no model."""
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
@@ -105,7 +105,7 @@ class Backend:
     """The extra of this package that installs them. Empty: the message names the modules themselves."""
 
     extra_note: str = ""
-    """What else installing that extra does, if it is no small thing."""
+    """Further effect of installing that extra, if it is no small thing."""
 
     variants: tuple[Variant, ...] = ()
     """Variants for the catalogue, with every quantization that the engine knows. A project's own backend gives its
@@ -131,7 +131,7 @@ class Backend:
     """Whether `--llm-device-map` spreads its models. Else its variants are skipped where that is given."""
 
     threads_setting: str = "torch.set_num_threads"
-    """What sets its number of threads in a program of one's own; here all have torch's. Empty: it can't be set."""
+    """Call that sets its number of threads in a program of one's own; here all have torch's. Empty: it can't be set."""
 
     takes_quantized: bool = False
     """Whether it runs a `--llm-model` whose weights are quantized already. Else its variants are skipped there."""
@@ -147,11 +147,11 @@ class Backend:
     text tells it. What torch, numpy and Python say is known without it."""
 
     options: tuple[Setting[Any], ...] = ()
-    """What its command-line options mean, which are rows of options/table.py; for the package's own backends only, as
+    """Command-line options' meanings; the options are rows of options/table.py. For the package's own backends only, as
     options are read before any project's hook. A project's own backend that has some is refused."""
 
     def storage_of(self, variant: Variant, device: Device) -> Storage:
-        """What `storage` says, UNKNOWN where it fails: a plan costs no run. Raises BackendUnavailable."""
+        """Storage as the backend says, UNKNOWN where it fails: a plan costs no run. Raises BackendUnavailable."""
         try:
             return self.storage(variant, device)
         except BackendUnavailable:

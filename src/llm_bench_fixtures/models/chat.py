@@ -72,7 +72,7 @@ class ChatPrompts(Prompts):
         return (*self._before, *self.plain(self._room(tokens), start), *self._after)
 
     def _room(self, tokens: int) -> int:
-        """What the template leaves of so many tokens."""
+        """Tokens that the template leaves of so many."""
         if tokens <= self.framing:
             raise WorkloadUnsupported(
                 f"a chat doesn't fit in a length of {tokens}: the model's chat template alone takes {self.framing} "
@@ -146,7 +146,7 @@ def render_chats(
 
 
 def _render(channel: Channel[Any, Any], load: Callable[[], Any], chats: Sequence[Chat]) -> None:
-    """In the process: say when it begins, and send what comes of it."""
+    """Work in the process: say when it begins, and send what comes of it."""
     from transformers.utils import chat_template_utils
 
     tokenizer = load()

@@ -151,7 +151,7 @@ def here(source: ModelSource, check: Check) -> Footprint:
 
 
 def check_usable(source: ModelSource, examine: Callable[[ModelSource, Check], Footprint] = here) -> Footprint:
-    """What the model takes, of a source whose tokenizer, config and weights can be read and fit each other.
+    """Footprint of the model of a source whose tokenizer, config and weights can be read and fit each other.
 
     examine: makes the check of what libraries have to read. Raises CandidateFailed; UntrustedCode where its own code
     would have to run, and isn't allowed to.
@@ -196,7 +196,7 @@ def _holds_packed(folder: Path) -> bool:
 
 
 def check_parts(source: ModelSource, tell: Tell) -> Footprint:
-    """What the model takes, of a source whose tokenizer and config can be used."""
+    """Footprint of the model of a source whose tokenizer and config can be used."""
     tell("config")
     config: PretrainedConfig = _loaded("config", source.load_config)
     tell("tokenizer")
@@ -215,7 +215,7 @@ def _number(what: str, value: object) -> int:
 
 
 def check_shape(source: ModelSource, tell: Tell) -> Footprint:
-    """What a model of the source's config takes; nothing else of it is read."""
+    """Footprint of a model of the source's config; nothing else of it is read."""
     tell("config")
     return check_architecture(_loaded("config", source.load_config), source.trust_remote_code)
 

@@ -154,7 +154,7 @@ OF_THE_INSTALLATION = re.compile(
 def key_of(
     request: LoadRequest, libraries: Iterable[str], counts: Iterable[str], given: Path | None = None
 ) -> dict[str, KeyValue]:
-    """What every artifact of an engine depends on: the weights, the libraries that convert, and the trial it passed.
+    """Key parts of every artifact of an engine: the weights, the libraries that convert, and the trial it passed.
 
     counts: names of what is counted and kept beside it, so that one that lacks some is made again.
     given: the file that stands for the source's own.

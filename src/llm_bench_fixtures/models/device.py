@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DeviceKind(StrEnum):
-    """What torch calls a kind of device."""
+    """torch's name for a kind of device."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -33,10 +33,10 @@ class Device:
     kind: DeviceKind
 
     name: str
-    """What torch calls it: `cuda:0`."""
+    """torch's name: `cuda:0`."""
 
     hardware: str
-    """What a person calls it: an accelerator with the processor that feeds it."""
+    """Name for people: an accelerator with the processor that feeds it."""
 
     others: tuple[str, ...] = ()
     """Further accelerators that a model's layers may lie on."""

@@ -32,7 +32,8 @@ TOKENIZER_FILES = (
     *("spm_char.model", "target.spm", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
     *("word_pronunciation.json", "word_shape.json"),
 )
-"""What transformers reads for a tokenizer, as patterns. In this order: a later one changes no digest of before."""
+"""Files that transformers reads for a tokenizer, as patterns. In this order: a later one changes no digest of
+before."""
 
 
 def model_digests(folder: Path) -> Mapping[str, str]:
@@ -50,7 +51,7 @@ def _digest(pieces: Iterator[bytes]) -> str:
 
 
 def _config(folder: Path) -> Iterator[bytes]:
-    """What the config says, in whatever order and by whomever it was written."""
+    """Content of the config, in whatever order and by whomever it was written."""
     content = (folder / CONFIG).read_bytes()
     try:
         values = {name: value for name, value in json.loads(content).items() if name not in OF_WHOM}
@@ -94,7 +95,7 @@ def _header(file: IO[bytes]) -> dict[str, Any]:
 
 
 def _sampled(file: IO[bytes], start: int, facts: Mapping[str, Any]) -> Iterator[bytes]:
-    """What is known of a tensor, and blocks of it. start: of the file's first tensor."""
+    """Description of a tensor, and blocks of it. start: of the file's first tensor."""
     begin, end = (start + offset for offset in facts["data_offsets"])
     yield json.dumps([facts["dtype"], facts["shape"]]).encode()
     for place in (begin, max((begin + end - BLOCK_BYTES) // 2, begin), max(end - BLOCK_BYTES, begin)):

@@ -33,7 +33,7 @@ class Routed:
     """Number of experts that each position uses."""
 
     def of_position(self, amount: int) -> int:
-        """What of an amount that all experts have in equal parts is that of one position's."""
+        """Part of an amount, which all experts have in equal parts, for the experts of one position."""
         return amount * self.chosen // self.experts
 
     @property
@@ -153,5 +153,5 @@ def _stand_in(weights: int) -> nn.Module:
 
 
 def stand_ins(module: nn.Module) -> Iterator[Any]:
-    """What `simplify_routing` has put into the model."""
+    """Modules that `simplify_routing` has put into the model."""
     return (part for part in module.modules() if hasattr(part, "returns_pair"))

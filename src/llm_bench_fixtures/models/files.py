@@ -47,7 +47,7 @@ def check_files(folder: Path) -> None:
 
 
 def _read_of(folder: Path) -> Iterator[Path]:
-    """What lies in the folder itself, and in the subfolders that libraries read."""
+    """Files in the folder itself, and in the subfolders that libraries read."""
     for one in (folder, *(folder / name for name in READ_FOLDERS)):
         yield from one.glob("*")
 
@@ -89,7 +89,8 @@ def check_own_weights(folder: Path) -> None:
 
 
 def _own_weights(config: object) -> Iterator[object]:
-    """In whatever part: a model of several media may be run by the config of its text alone."""
+    """Names of own weights in any part of the config: a model of several media may be run by the config of its text
+    alone."""
     if not isinstance(config, dict):
         return
     for key, value in config.items():

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the process has to load, in values that can be handed over."""
+    """Work for the process: what to load, in values that can be handed over."""
 
     variant: Variant
     source: ModelSource

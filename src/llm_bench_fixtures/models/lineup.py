@@ -21,10 +21,10 @@ class Lineup:
     """Each holds the reference first, unless there is none or there is no room for another beside it."""
 
     needs: Mapping[str, Need] = field(default_factory=dict)
-    """What each variant takes, by its id."""
+    """Memory that each variant needs, by its id."""
 
     budget_bytes: int = 0
-    """What all of a group may take together."""
+    """Bytes that all of a group may take together."""
 
     @property
     def is_apart(self) -> bool:
@@ -37,12 +37,12 @@ class Lineup:
 
     @property
     def most_bytes(self) -> int:
-        """What a group takes at most, once everything is made."""
+        """Bytes that a group takes at most, once everything is made."""
         return max(together(self._needs_of(group)) for group in self.groups)
 
     def making_bytes(self, made: Container[str] = ()) -> int:
-        """What a group takes at most while something is made next to those that are loaded before. made: variants, by
-        id, for which nothing is made any more."""
+        """Bytes that a group takes at most while something is made next to those that are loaded before. made:
+        variants, by id, for which nothing is made any more."""
         orders = [self.made_first(group) or group for group in self.groups]
         return max((size for order in orders for size in self._while_making(order, made)), default=0)
 
@@ -115,7 +115,7 @@ def together(needs: Sequence[Need]) -> int:
 
 
 def _resident(needs: Sequence[Need]) -> int:
-    """What each holds, and the model's files once for all that map them."""
+    """Bytes that each holds, and the model's files once for all that map them."""
     return sum(need.held for need in needs) + max((need.mapped for need in needs), default=0)
 
 

@@ -49,7 +49,7 @@ class LoadRequest:
     """The model of --llm-model: its folder holds weights, config and tokenizer."""
 
     device: Device
-    """Where it is to run."""
+    """Device that it is to run on."""
 
     settings: Settings
     """All options; `settings.of(option)` for a backend's own."""
@@ -126,7 +126,7 @@ def _check_not_quantized(source: ModelSource) -> None:
 
 
 def _own_attention(request: LoadRequest) -> tuple[str, ...]:
-    """What to tell where another attention is asked for. Raises InvalidSetting for a variant that names one."""
+    """Notes where another attention is asked for. Raises InvalidSetting for a variant that names one."""
     told = f"{request.variant.backend} has an attention of its own, and no other can be chosen for it"
     if request.variant.attention is not None:
         raise InvalidSetting(f"{request.variant.id}: {told}")
@@ -167,7 +167,7 @@ def translate_out_of_memory(what: str) -> Iterator[None]:
 
 
 def _size_not_allocated(error: Exception) -> str | None:
-    """What an allocation that failed asked for, "" where the error doesn't say; None for any other error."""
+    """Size that a failed allocation asked for, "" where the error doesn't say; None for any other error."""
     text = str(error)
     engines = (backend.failed_allocation for backend in known_backends())
     found = next(filter(None, (words.search(text) for words in engines if words is not None)), None)

@@ -24,7 +24,7 @@ class ModelFacts:
     """Facts of a loaded model that are known without running it: plain values, which another process can send."""
 
     label: str
-    """What actually runs, for people: fallbacks stand in it with their reason."""
+    """Label of what actually runs, for people: fallbacks stand in it with their reason."""
 
     weight_bytes: int | None
     """Bytes of the parameters and buffers, or of the files; a storage that several share counts once. None: not
@@ -41,8 +41,8 @@ class ModelFacts:
     0: not known, and none is refused."""
 
     configuration: str = ""
-    """What runs, whatever was asked for: the same text for fp32 and for an fp16 that fell back to float32. Two variants
-    of the same configuration count as identical work. Empty: the variant's id."""
+    """Description of what runs, whatever was asked for: the same text for fp32 and for an fp16 that fell back to
+    float32. Two variants of the same configuration count as identical work. Empty: the variant's id."""
 
     compute: Precision | None = None
     """The dtype that matrices are multiplied in. None: integers, or no matrices."""
@@ -88,7 +88,7 @@ class ModelFacts:
     """Share of all weights that are stored in fewer bits. None: not known."""
 
     notes: tuple[str, ...] = ()
-    """What else the report should say of the variant, a sentence each."""
+    """Further notes for the report on the variant, a sentence each."""
 
     resident_before_load_bytes: int = 0
     """Resident memory of the process before the load. 0: `load_variant` measures it."""
@@ -117,10 +117,10 @@ class Model(Protocol):
     """
 
     variant: Variant
-    """What was loaded."""
+    """Variant that was loaded."""
 
     device: Device
-    """Where it runs. What `generate` and `logits` are given lies there."""
+    """Device that it runs on. What `generate` and `logits` are given lies there."""
 
     facts: ModelFacts
 
@@ -161,7 +161,8 @@ class ShowsLogits(Protocol):
     def generate_with_logits(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What `Model.generate` gives, and the logits that each new token was chosen by: (B, new_tokens, V) float32.
+        """New tokens as `Model.generate` gives them, and the logits that each was chosen by: (B, new_tokens, V)
+        float32.
 
         It runs as `generate` does, with the same kernels and the same cache: what is compared is what is timed.
         """
@@ -198,7 +199,7 @@ class Reply:
     """New ones, as the server counts them."""
 
     prompt_tokens: int | None = None
-    """As the server counts them. None: not reported."""
+    """Tokens of the prompt as the server counts them. None: not reported."""
 
     cached_tokens: int | None = None
     """Prompt tokens that came from a cache. None: not known."""

@@ -102,10 +102,10 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Kept:
-    """What some layers keep of a text from one step to the next: keys and values, or states."""
+    """Bytes that some layers keep of a text from one step to the next: keys and values, or states."""
 
     bytes: Count
-    """For each position of a row; of states, for a row however long."""
+    """Bytes for each position of a row; of states, for a row however long."""
 
     window: Count | None = None
     """How many of the last positions are kept at most; None: all."""
@@ -143,7 +143,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class PassMemory:
-    """What passes of a model's own code were seen to keep and to take, in one dtype."""
+    """Memory that passes of a model's own code were seen to keep and to take, in one dtype."""
 
     kept: tuple[Kept, ...]
 
@@ -267,7 +267,7 @@ class Need:
 
     @property
     def peak(self) -> int:
-        """What the variant takes at most once it is made."""
+        """Bytes that the variant takes at most once it is made."""
         return self.held + max(self.loading, self.scoring) + self.mapped
 
 
@@ -311,7 +311,7 @@ class Parts:
     """Tokens that the model can read, prompt and new ones; 0: not known."""
 
     def cache(self, one: Round, new: int | None = None) -> int:
-        """What the workload keeps, as it is counted after its last pass. new: only so many of its new tokens."""
+        """Bytes that the workload keeps, as counted after its last pass. new: only so many of its new tokens."""
         if one.cache is CacheKind.OFF or not one.new:
             return 0
         is_static = one.cache is CacheKind.STATIC
@@ -319,7 +319,7 @@ class Parts:
         return one.rows * sum(kept.of(positions, is_static=is_static) for kept in self.kept)
 
     def round(self, one: Round) -> int:
-        """What the workload takes beside the weights: in its prefill or at its last step, whichever is more."""
+        """Bytes that the workload takes besides the weights: in its prefill or at its last step, whichever is more."""
         last = one.prompt + one.new - 1 if one.cache is CacheKind.OFF and one.new else one.prompt
         layer = self.taken.of(one.rows, last)
         positions, last_logits = one.rows * one.prompt, LOGIT_COPIES * one.rows * self.logits
@@ -331,7 +331,7 @@ class Parts:
         return max(prefill, step)
 
     def total(self, one: Round) -> int:
-        """What a process takes that runs the workload."""
+        """Bytes of a process that runs the workload."""
         return self.process + self.weights + max(self.tables + self.round(one), self.loading)
 
     def fits(self, memory_bytes: int, one: Round) -> bool:
@@ -411,9 +411,9 @@ def predict(
     on_cpu: bool = True,
     stored: str = "",
 ) -> Need:
-    """What a variant takes. rounds: the largest ones; those without new tokens are scores, which give back what they
-    take. seen: as in `parts_of`. stored: the dtype of all tensors in the model's safetensors files; empty where they
-    have several."""
+    """Predicted need of a variant. rounds: the largest ones; those without new tokens are scores, which give back what
+    they take. seen: as in `parts_of`. stored: the dtype of all tensors in the model's safetensors files; empty where
+    they have several."""
     parts = parts_of(shape, storage, seen, on_cpu=on_cpu)
     taken = [(one, parts.round(one)) for one in rounds]
     kept = max((size for one, size in taken if one.new), default=0)

@@ -12,7 +12,7 @@ LONGEST = 60  # characters of a text that stands in a label
 
 @dataclass(frozen=True)
 class StoredQuantization:
-    """What a checkpoint's config says of its weights."""
+    """Quantization that a checkpoint's config states."""
 
     method: str
     """transformers' name for the format: "gptq"."""
@@ -41,7 +41,7 @@ def stored_quantization(config: object) -> StoredQuantization | None:
 
 
 def _quantization_in(config: object) -> Mapping[str, Any] | None:
-    """Also of a model of several media, whose decoder has a config of its own."""
+    """Quantization of a config, also of a model of several media, whose decoder has a config of its own."""
     for part in (config, config.get("text_config") if isinstance(config, dict) else None):
         found = [part.get(key) for key in KEYS] if isinstance(part, dict) else []
         first = next((one for one in found if isinstance(one, dict) and one), None)

@@ -32,7 +32,7 @@ class ModelSource:
     """A folder that holds weights, config and tokenizer of one model."""
 
     name: str
-    """What the user typed."""
+    """Name that the user typed."""
 
     folder: Path
 
@@ -49,7 +49,7 @@ class ModelSource:
     """The candidates before it, each with the reason why it wasn't used."""
 
     footprint: Footprint = NOT_LOOKED_AT
-    """What its architecture takes; zeros where nobody has looked."""
+    """Footprint of its architecture; zeros where nobody has looked."""
 
     @cached_property
     def digest(self) -> str:
@@ -140,7 +140,7 @@ def count_weights(folder: Path) -> int:
 
 
 def _stored_tensors(folder: Path) -> Iterator[Any]:
-    """What the headers of the folder's safetensors files say of each tensor."""
+    """Headers of each tensor in the folder's safetensors files."""
     from safetensors import safe_open
 
     for path in safetensors_files(folder):

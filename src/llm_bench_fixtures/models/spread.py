@@ -57,7 +57,7 @@ def spread_choice(request: LoadRequest) -> dict[str, Any]:
 
 
 def _room(device: Device) -> dict[object, int]:
-    """What weights may take of each device. accelerate by itself knows no container's limit."""
+    """Bytes of each device that weights may take. accelerate by itself knows no container's limit."""
     import torch
 
     names = device.names if device.kind is DeviceKind.CUDA else ()

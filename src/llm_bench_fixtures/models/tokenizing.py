@@ -130,7 +130,7 @@ def _look_up(name: str, tokenizer: Tokenizer) -> tuple[bool, bool, Any]:
 
 
 def _call_method(name: str, given: tuple[Any, ...], how: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
-    """What a method returns, each text in it as long as one may be."""
+    """Result of a method, each text in it as long as one may be."""
     result = getattr(tokenizer, name)(*given, **how)
     return [_bounded(one) for one in result] if isinstance(result, list) else _bounded(result)
 

@@ -46,7 +46,8 @@ class TransformersModel(Model):
     """Makes the context that each call runs in: autocast's."""
 
     def __post_init__(self) -> None:
-        """Whatever module comes, what was published with it (sampling, penalties) is no setting of a measurement."""
+        """Prepare the module for greedy search: what was published with it (sampling, penalties) is no setting of a
+        measurement."""
         if self.module is not None:
             prepare_for_greedy(self.module, self.tokenizer)
 
@@ -195,7 +196,7 @@ def source_facts(
     weight_bytes: int,
     attention: str = "",
 ) -> ModelFacts:
-    """What the config tells of a model that runs the source; the backend adds what else it knows.
+    """Facts that the config tells of a model that runs the source; the backend adds what else it knows.
 
     attention: the implementation that was asked for, if one was; that which runs is named in the label.
     """

@@ -42,7 +42,7 @@ def unusable(what: str, error: Exception) -> CandidateFailed:
 
 
 def read_config(folder: Path) -> object:
-    """What the folder's config.json says; None where there is no JSON, which loading the config will say better.
+    """Content of the folder's config.json; None where there is no JSON, which loading the config will say better.
 
     Raises CandidateFailed for one that is too large to be read.
     """
@@ -50,7 +50,7 @@ def read_config(folder: Path) -> object:
 
 
 def read_json(path: Path) -> object:
-    """What a file of a model's folder says; None where it is missing, may not be read, or is no JSON.
+    """Content of a JSON file of a model's folder; None where it is missing, may not be read, or is no JSON.
 
     Raises CandidateFailed for one that is too large to be read.
     """

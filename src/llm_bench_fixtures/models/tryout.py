@@ -34,8 +34,8 @@ Examined: TypeAlias = "str | Raised | Returned"
 
 
 def examine(source: ModelSource, check: Check, *, in_process: bool) -> Footprint:
-    """What the check returns, made in another process first unless there is no need: for what came with this package
-    or was made by it, and for a model whose author's code may run anyway. Raises what it raises, or CandidateFailed.
+    """Result of the check, made in another process first unless there is no need: for what came with this package or
+    was made by it, and for a model whose author's code may run anyway. Raises what it raises, or CandidateFailed.
 
     in_process: the user wants everything in this process, to debug it.
     """

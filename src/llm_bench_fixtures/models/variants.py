@@ -29,7 +29,7 @@ SPELLINGS: Mapping[str, Precision] = {
 BITS = re.compile(r"(?<!\d)(?:4|8|16|32)(?!\d)")
 IN_THREADS = re.compile(r"(.+)-([0-9]{1,4})t")  # the id of a variant with a number of threads
 DEFAULT = "default"
-"""In a list of variants: those that run where none is named."""
+"""Name in a list of variants for those that run where none is named."""
 
 
 def parse_precision(text: str) -> Precision:
@@ -45,13 +45,13 @@ class Variant:
     """One way to run the model."""
 
     id: str
-    """What people type and tables show."""
+    """Id that people type and tables show."""
 
     backend: str
     """The short name of one of the package's backends, or the dotted path of a module with one of your own."""
 
     description: str
-    """What it is, in a few words."""
+    """Description in a few words."""
 
     precision: Precision = Precision.FLOAT32
     """The dtype of its weights, or of what isn't quantized of them."""
@@ -89,7 +89,7 @@ def with_threads(variant: Variant, threads: int) -> Variant:
 
 
 def in_threads(number: int) -> str:
-    """For instance "in 2 threads"."""
+    """Words such as "in 2 threads"."""
     return f"in {number} thread{'' if number == 1 else 's'}"
 
 

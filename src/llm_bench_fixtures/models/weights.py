@@ -143,7 +143,7 @@ def share_of(layers: Sequence[Any], module: torch.nn.Module) -> float:
 
 
 def lesser_share(share: float | None) -> str:
-    """For a label that names a quantization: how many of the weights it has, where that is not most of them."""
+    """Words for a label that names a quantization: how many of the weights it has, where that is not most of them."""
     return f" of {share:.0%} of the weights" if share is not None and share < MOST else ""
 
 

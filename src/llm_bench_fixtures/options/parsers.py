@@ -121,7 +121,7 @@ def auto_or(parse: Callable[[str], T]) -> Callable[[str], T | None]:
 
 
 def shortened(text: str, most: int = 40) -> str:
-    """What was given, as an error quotes it."""
+    """Value that was given, as an error quotes it."""
     return repr(text if len(text) <= most else f"{text[:most]}…")
 
 

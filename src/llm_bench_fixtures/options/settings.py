@@ -65,7 +65,8 @@ def parsed_by(parse: Callable[[str], T]) -> T:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for: a field for each option, except those of engines, of the gate and of the answer."""
+    """Settings that the user asked for: a field for each option, except those of engines, of the gate and of the
+    answer."""
 
     given: Mapping[str, str]
     """The texts by option name, also of the options that aren't fields."""
@@ -119,7 +120,7 @@ class Settings:
 
     @property
     def told(self) -> Mapping[str, str]:
-        """What was given, other than the default, for options that change figures and are told by themselves."""
+        """Values other than the default that were given for options that change figures and are told by themselves."""
         defaults = {option.name: option.default for option in OPTIONS}
         given = {name: self.given.get(name, defaults[name]) for name in TOLD_BY_THEMSELVES}
         if self.device_map:

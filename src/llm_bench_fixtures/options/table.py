@@ -37,7 +37,7 @@ class Option:
     """Empty for a switch."""
     help: str
     alone: str = ""
-    """What the flag without a value stands for, where it takes one or none."""
+    """Value that the flag without a value stands for, where it takes one or none."""
 
     @property
     def flag(self) -> str:

@@ -48,7 +48,8 @@ def _quota(folder: Path, *, is_unified: bool) -> float | None:
 
 
 def choose_cores(threads: int) -> tuple[int, ...]:
-    """As many cores as threads: the last ones that this process may use, because the first ones serve more interrupts.
+    """Cores for so many threads, one each: the last ones that this process may use, because the first ones serve more
+    interrupts.
 
     Fewer if there are fewer; none if threads can't be pinned.
     """

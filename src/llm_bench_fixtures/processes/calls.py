@@ -237,7 +237,7 @@ class RemoteProgress(Progress):
         self._next_s = 0.0
 
     def tell(self, share: float) -> None:
-        """As often as it is shown."""
+        """Tell the share done, as often as it is shown."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._channel.send(ActivityShare(share))
@@ -258,7 +258,7 @@ def answer_calls(
     hold: Callable[[Progress], tuple[object, object]],
     around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> None:
-    """In the process: hold something, and answer calls with it until the other side has said farewell or is gone.
+    """Hold something in the process, and answer calls with it until the other side has said farewell or is gone.
 
     hold: gives the thing, and what the other side has to know of it; its progress is shown there. around: the context
     of all that is called, of reading the calls too, which may import modules.
@@ -287,7 +287,7 @@ def answer_calls(
 
 
 def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
-    """What a call pauses with."""
+    """Function that a call pauses with."""
     is_to_end = False
 
     def pause() -> None:

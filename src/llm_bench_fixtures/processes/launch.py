@@ -88,7 +88,8 @@ def _is_main_thread() -> bool:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """What is started within is deaf from its first moment on. Here Ctrl-C comes afterwards."""
+    """Make processes that start inside the block deaf to Ctrl-C from their first moment on. Here Ctrl-C comes
+    afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield

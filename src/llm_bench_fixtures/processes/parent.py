@@ -66,7 +66,7 @@ def hear_of_ends_only() -> None:
 
 
 def end_with_parent() -> None:
-    """In a process of multiprocessing's: end it once the one that asked for it is gone. A thread sleeps until then."""
+    """End this process of multiprocessing's once the one that asked for it is gone. A thread sleeps until then."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -78,7 +78,7 @@ def _end_with_parent() -> None:
 
 
 def end_with_starter(connection: socket.socket, is_over: threading.Event) -> None:
-    """In a program that `start_program` started: end it, with its children, soon after the one that started it is gone,
+    """End this program, which `start_program` started, with its children, soon after the one that started it is gone,
     in the middle of a call too.
 
     connection: the inherited socket. A thread sleeps until its other end is closed. is_over: set once nobody waits for

@@ -23,7 +23,7 @@ KILLED_S = 2.0  # until it is known that one has ended that was killed; the one 
 
 
 class Process(Protocol):
-    """What multiprocessing and subprocess have in common."""
+    """Interface that multiprocessing's and subprocess's processes share."""
 
     @property
     def pid(self) -> int: ...
@@ -55,7 +55,7 @@ class WorkerProcess(Generic[S, R]):
         self._is_suspended = False
 
     def send(self, message: S) -> None:
-        """To a suspended one, too, which then goes on. Raises WorkerDied."""
+        """Send to the process; a suspended one then goes on. Raises WorkerDied."""
         with self._alive():
             self._wake()
             self._channel.send(message)

@@ -56,7 +56,7 @@ def shrink(own: VarianceEstimate, prior: VarianceEstimate, most_borrowed: float 
 
 
 def estimate_prior(variances: Iterable[VarianceEstimate]) -> VarianceEstimate:
-    """What a variance is expected to be before it is seen; with at most the degrees of freedom of all together.
+    """Expectation of a variance before it is seen; with at most the degrees of freedom of all together.
 
     The logarithm of a variance estimate with d degrees of freedom has the mean log(true) + digamma(d/2) - log(d/2) and
     the variance trigamma(d/2). What the logarithms vary by beyond that is the prior's own trigamma.

@@ -50,7 +50,7 @@ class LeftOut:
     """The output layer, which bitsandbytes never quantizes."""
 
     others: Mapping[Reason, Sequence[str]]
-    """In the order of the reasons."""
+    """Names of the other layers, in the order of the reasons."""
 
     @property
     def names(self) -> list[str] | None:
@@ -60,7 +60,7 @@ class LeftOut:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the report says of them."""
+        """Notes for the report."""
         return tuple(f"not quantized: {reason} ({_listed(names)})" for reason, names in self.others.items() if names)
 
 

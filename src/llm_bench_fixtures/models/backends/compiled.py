@@ -128,7 +128,7 @@ def _activity(request: LoadRequest, *, is_kept: bool) -> AbstractContextManager[
 
 
 def _key(request: LoadRequest) -> Key:
-    """What decides how long it takes to compile. What decides the code is torch's to know."""
+    """Key of what decides how long it takes to compile. What decides the code is torch's to know."""
     import torch
 
     return {

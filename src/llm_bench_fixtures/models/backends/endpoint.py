@@ -39,7 +39,7 @@ def parse_models(text: str) -> Mapping[str, str]:
 
 
 def _by_variant(text: str) -> Iterator[tuple[str, str]]:
-    """What is given for each variant, from `VALUE` or `NAME=VALUE`, separated by commas."""
+    """Value given for each variant, from `VALUE` or `NAME=VALUE`, separated by commas."""
     seen = set()
     for part in filter(None, map(str.strip, text.split(","))):
         name, value = _NAMED.fullmatch(part).groups()  # type: ignore[union-attr]  # it matches every line

@@ -257,7 +257,7 @@ def summary(body: bytes, hide: Callable[[str], str]) -> str:
 
 
 def _message(body: bytes) -> str:
-    """What servers put into the JSON of an error, wherever each of them puts it; else all of the body."""
+    """Message that a server puts into the JSON of an error, wherever it puts it; else all of the body."""
     for _ in range(DEEPEST):
         try:
             found = read(body, _Complaint | str)  # type: ignore[arg-type]  # a union is no type, but it is taken
@@ -322,11 +322,11 @@ class EndpointClient:
             self._is_loaded = False
 
     async def get(self, path: str, kind: type[T]) -> T:
-        """What is at a path below the URL. Raises UnreadableAnswer where it is of another kind."""
+        """Answer at a path below the URL. Raises UnreadableAnswer where it is of another kind."""
         return await self._read("GET", path, b"", kind, MOST_BYTES)
 
     async def post(self, path: str, body: Mapping[str, Any], kind: type[T], most_bytes: int = MOST_BYTES) -> T:
-        """What answers JSON. Raises UnreadableAnswer where it is of another kind."""
+        """Answer in JSON. Raises UnreadableAnswer where it is of another kind."""
         return await self._read("POST", path, msgspec.json.encode(body), kind, most_bytes)
 
     async def stream(
@@ -409,7 +409,7 @@ class EndpointClient:
 
     @contextmanager
     def in_words(self, path: str) -> Iterator[None]:
-        """What fails within, as an EndpointFailed that says where and hides the key."""
+        """Raise what fails inside the block as an EndpointFailed that says where and hides the key."""
         import httpx2
 
         where, status, is_clients = self.url + path, 0, False
@@ -431,7 +431,7 @@ class EndpointClient:
 
 
 def _shortage(error: BaseException) -> str:
-    """What this machine is short of, by the errors that led to this one; empty where it isn't."""
+    """Resource that this machine is short of, by the errors that led to this one; empty where it isn't."""
     pending = [error]
     while pending:
         one = pending.pop()
@@ -449,7 +449,7 @@ def _check_streams(response: Response, key: Key) -> None:
 
 
 async def _refusal(response: Response, key: Key) -> str:
-    """What an answer that is no success says, without the key."""
+    """Words of an answer that is no success, without the key."""
     status = key.hide(f"{response.status_code} {response.reason_phrase}".strip())[:QUOTED]
     if response.is_redirect:
         where = _destination(key.hide(response.headers.get("location", "")))

@@ -82,7 +82,7 @@ def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool)
 
 
 def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
-    """What a reader must know of the figures."""
+    """Notes on the figures for a reader."""
     form = served.form
     if served.unread:
         yield f"the server lists the model with {served.unread}; its name alone is taken"

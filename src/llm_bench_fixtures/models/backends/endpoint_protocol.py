@@ -91,7 +91,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Completion:
-    """What a server has answered to one request, to the end."""
+    """Whole answer of a server to one request."""
 
     tokens: int
     """New ones."""
@@ -386,12 +386,12 @@ def _read_echo(choice: Scored, ids: TokenIds) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Served:
-    """What a server was found to do."""
+    """Abilities that a server was found to have."""
 
     model: str
     """The model's name on the server."""
     owner: str
-    """What the server calls itself, if it does."""
+    """Server's name for itself, if it has one."""
     context_length: int | None
     form: Form
     added_tokens: int | None

@@ -84,7 +84,7 @@ EXPECTED = {  # what llama.cpp computes, by the config's key: a config may name 
 
 
 def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
-    """What was made for the variant, the file to run last.
+    """Files that were made for the variant, the file to run last.
 
     Raises BackendUnavailable where that can't be made, AnotherModel where it is another one.
 
@@ -189,7 +189,7 @@ def _try(
 
 
 def check_given(file: Path, config: Any) -> Precision:
-    """What the weights of a given file are stored in.
+    """Precision that the weights of a given file are stored in.
 
     Raises BackendUnavailable for a file that isn't there, or holds another model than the config's, or fewer bits than
     16.
@@ -228,7 +228,7 @@ def count_weights(folder: Path, kind: str) -> None:
 
 
 def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:
-    """What llama.cpp fell back to for rows that the kind's blocks don't fill: types, and their part of what isn't
+    """Types that llama.cpp fell back to for rows that the kind's blocks don't fill, and their part of what isn't
     float32, in which it leaves vectors and small tables."""
     counts: Counter[str] = Counter()
     for tensor in tensors:
@@ -348,8 +348,8 @@ def _interleaved(tensor: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _rope_factors(rotary: Any, config: Any, layout: GgufLayout) -> Iterator[tuple[str, Array]]:
-    """What the rotary frequencies are divided by, where a config scales them. Raises BackendUnavailable where that
-    depends on more than the frequency."""
+    """Factors that the rotary frequencies are divided by, where a config scales them. Raises BackendUnavailable where
+    that depends on more than the frequency."""
     import torch
 
     width = _head_width(config)

@@ -68,7 +68,8 @@ def load(request: LoadRequest) -> LlamaCppModel:
 
 
 def instruction_set() -> str:
-    """What llama.cpp is built for, where that is known of the installed wheel; cyllama has no call that tells it."""
+    """Instruction set that llama.cpp is built for, where that is known of the installed wheel; cyllama has no call that
+    tells it."""
     cyllama = importlib.metadata.distribution("cyllama")
     wheel = cyllama.read_text("WHEEL") or ""
     is_published = "manylinux" in wheel and "x86_64" in wheel  # one that was built here has other tags

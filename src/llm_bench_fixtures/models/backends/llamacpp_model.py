@@ -62,7 +62,7 @@ def try_running(path: Path, vocabulary: int, ids: Sequence[int] = (1, 1), *, is_
 
 
 def use_float32(parameters: Any) -> None:
-    """In a context, for keys and values and what is computed of them."""
+    """Use float32 in a context, for keys and values and what is computed of them."""
     parameters.type_k = parameters.type_v = FLOAT32
     parameters.flash_attn_type = NO_FLASH_ATTENTION
 

@@ -125,7 +125,7 @@ def prepare(request: LoadRequest) -> None:
 
 
 def _make(request: LoadRequest) -> tuple[tuple[Artifact, ...], str]:
-    """What is made for the variant, what runs last, and a label for that."""
+    """Artifacts made for the variant, the one that runs last, and a label for that."""
     exported = export(request)
     if request.variant.quantization is None:
         return (exported,), "ONNX Runtime float32"

@@ -60,7 +60,7 @@ VARIANTS = (
 )
 
 COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8"}
-"""What products with matrices in blocks are computed in, by MatMulNBits' accuracy_level."""
+"""Precision that products with matrices in blocks are computed in, by MatMulNBits' accuracy_level."""
 
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
 
@@ -83,7 +83,7 @@ GREEDY = {
     "repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
 }
-"""In place of what was published with the model."""
+"""Search options, in place of those published with the model."""
 
 STORED = {
     None: Storage(4.0, 4.0, output_copy=4.0, loading=4.0, making=12.0),
@@ -173,7 +173,7 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
 
 
 def failure(status: int, stderr: str) -> LlmBenchError:
-    """What the builder's exit status and last words mean."""
+    """Error for the builder's exit status and last words."""
     reason = stderr.strip().rpartition("\n")[2] or f"exit status {status}"
     if status < 0 or OUT_OF_ROOM.search(reason):
         return OutOfMemory(f"onnxruntime-genai's model builder was ended: {reason}")
@@ -211,7 +211,8 @@ def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
 
 
 def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
-    """In what ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the choice."""
+    """Levels at which ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the
+    choice."""
     return sorted({attributes.get("accuracy_level", 0) for attributes in _block_attributes(graph)})
 
 

@@ -240,7 +240,7 @@ def open_model(folder: Path, *, is_float32: bool) -> Any:
 
 @dataclass(frozen=True)
 class Choices:
-    """What OpenVINO computes a compiled model in."""
+    """Types that OpenVINO computes a compiled model in."""
 
     floats: str
     """The type of what isn't integers, as OpenVINO names it."""
@@ -272,7 +272,8 @@ class Choices:
 
 
 def chosen_by(module: Any, *, is_float32: bool) -> Choices:
-    """What the compiled model tells, after a pass over one token: only then is it settled, and weights have their form.
+    """Choices that the compiled model reports, after a pass over one token: only then is it settled, and weights have
+    their form.
 
     module: Optimum's. is_float32: whether its weights are floats. Of others, OpenVINO quantizes the activations where
     it computes the rest in float32; where that is bfloat16, as with AMX, it doesn't, whatever group size it tells of
@@ -324,7 +325,7 @@ def _constants(graph: Any) -> list[Any]:
 
 
 def _lookups_of(node: Any) -> list[bool]:
-    """For each use of a constant, past what turns it back to floats: whether it only looks rows up."""
+    """Whether each use of a constant, past what turns it back to floats, only looks rows up."""
     found = []
     for use in node.output(0).get_target_inputs():
         user = use.get_node()
