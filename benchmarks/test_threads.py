@@ -1,4 +1,5 @@
-"""In how many threads a variant is fastest: 1, 2, 4, … of them next to its default. It runs with --llm-threads only."""
+"""Number of threads in which a variant is fastest: 1, 2, 4, … of them next to its default. It runs with --llm-threads
+only."""
 
 import pytest
 

@@ -45,7 +45,7 @@ class Fetches(HTMLParser):
 
 
 def foreign_addresses(name: str, text: str) -> list[str]:
-    """What the page or style sheet of that name and text fetches from another host."""
+    """Addresses on other hosts that the page or style sheet of that name and text fetches."""
     if name.endswith(".css"):
         return IN_STYLE.findall(text)
     page = Fetches()

@@ -61,7 +61,8 @@ def harness_metrics(evaluated: HFLM, corpus: Corpus) -> Mapping[str, float]:
 
 
 def harness_answers(evaluated: HFLM, items: Sequence[ChoiceItem]) -> tuple[int, ...]:
-    """As its tasks of multiple choice: the index of the largest log-likelihood, the delimiter a space."""
+    """Answers as the harness's tasks of multiple choice have them: the index of the largest log-likelihood, the
+    delimiter a space."""
     pairs = [(item.prompt, f" {choice}") for item in items for choice in item.choices]
     requests = [Instance("loglikelihood", {}, pair, index) for index, pair in enumerate(pairs)]
     found = iter(evaluated.loglikelihood(requests))

@@ -94,7 +94,7 @@ class Step:
 
 
 def steps(device: str, work: Path) -> list[Step]:
-    """After the wheels, in order. All limits fit into MINUTES together."""
+    """Steps after the wheels, in order. All limits fit into MINUTES together."""
     child = (sys.executable, str(ROOT / "tools" / "gpu_children.py"))
     test = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     model, report, compiled, junit = (work / name for name in ("model", "report", "compile", "tests.xml"))

@@ -140,7 +140,7 @@ def _synchronize(device: str) -> None:
 
 
 def limits(device: str) -> dict[str, Any]:
-    """What the package measures, and beside it a copy within the device and a product of random numbers."""
+    """Limits that the package measures, and next to them a copy within the device and a product of random numbers."""
     from llm_bench_fixtures.measure.limits import measure_limits
     from llm_bench_fixtures.models.device import resolve_device
     from llm_bench_fixtures.models.variants import Precision

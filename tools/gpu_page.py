@@ -12,7 +12,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DataSheet:
-    """What the maker promises: dense rates, without sparsity."""
+    """Rates that the maker promises: dense ones, without sparsity."""
 
     read_bytes_per_s: float
     flops_per_s: Mapping[str, float]
@@ -47,7 +47,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a step."""
+    """Outcome of a step."""
 
     name: str
     status: Status
@@ -56,7 +56,7 @@ class Outcome:
     reason: str = ""
     """Why it isn't done: the last lines that it wrote, or what it needs."""
     figures: Json = field(default_factory=dict)
-    """What it printed or left behind."""
+    """Figures that it printed or left behind."""
 
 
 def ratio(ours: float | None, plain: float | None) -> float | None:
@@ -65,7 +65,7 @@ def ratio(ours: float | None, plain: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Workload:
-    """What both the suite and the plain loop measure."""
+    """Workload that both the suite and the plain loop measure."""
 
     variants: tuple[str, ...]
     prompt_tokens: int

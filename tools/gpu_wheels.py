@@ -36,7 +36,7 @@ def lacking(requirements: Iterable[str], present: Iterable[str]) -> list[str]:
 
 
 def own_requirements(root: Path = ROOT) -> list[str]:
-    """What the package depends on."""
+    """Requirements of the package."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [*project["dependencies"], *project["optional-dependencies"]["bitsandbytes"]]
 

@@ -46,7 +46,7 @@ def event(value: object) -> bytes:
 
 
 def answer(tokens: int) -> bytes:
-    """As vLLM's, whole."""
+    """Answer as vLLM's, whole."""
     parts = [event({"choices": [{"text": " a", "token_ids": [5]}]})] * tokens
     usage = {"prompt_tokens": len(PROMPT), "completion_tokens": tokens}
     return b"".join((HEAD, *parts, event({"choices": [], "usage": usage}), chunk(b"data: [DONE]\n\n"), chunk(b"")))
@@ -98,7 +98,7 @@ def median_s(run: Callable[[], object], times: int) -> float:
 
 
 def show_one_at_a_time(model: EndpointModel, requests: int, tokens: int) -> None:
-    """What a benchmark's round of one prompt takes of the client."""
+    """Show the client's time in a benchmark's round of one prompt."""
     ids = torch.tensor([PROMPT])
 
     def generate(new_tokens: int) -> object:

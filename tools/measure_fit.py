@@ -59,7 +59,7 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def parts(variant: Variant, source: ModelSource) -> Parts:
-    """What is predicted of the variant."""
+    """Parts as predicted of the variant."""
     storage = BACKENDS[variant.backend].storage_of(variant, resolve_device("cpu"))
     footprint = check_architecture(source.load_config(), source.trust_remote_code)
     shape = ModelShape.of(source.load_config(), footprint)
@@ -82,7 +82,8 @@ def printed_failure(name: str) -> Iterator[None]:
 
 
 def of_families(names: Sequence[str], variants: str) -> Iterator[tuple[str, float | None, float | None]]:
-    """What it is, the bytes as predicted, None where they aren't, and as measured. What doesn't run is printed."""
+    """Yield each quantity's name, its bytes as predicted, None where they aren't, and as measured. What doesn't run is
+    printed."""
     chosen = select_variants(variants, CATALOGUE, "fp32")
     for family in FAMILIES:
         if (names and family.name not in names) or family.quantized_by:
@@ -144,7 +145,7 @@ def limited_group(limit: int) -> Iterator[Path]:
 
 
 def runs_in(folder: Path, command: Sequence[str]) -> str | None:
-    """What the command prints, run in the group; None where it fails."""
+    """Output of the command, run in the group; None where it fails."""
     entering = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(folder / "cgroup.procs")]
     done = subprocess.run([*entering, *command], capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None

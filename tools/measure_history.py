@@ -133,7 +133,7 @@ def vary(metrics: dict[str, float], factor: float) -> Iterator[tuple[str, float]
 
 
 def stored_run() -> dict[str, Any]:
-    """As pytest-benchmark would store it."""
+    """Run as pytest-benchmark would store it."""
     from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
 
     from llm_bench_fixtures.history.saved import to_stored
@@ -201,7 +201,7 @@ def a_record(variant: str, case: int) -> Any:
 
 
 def a_benchmark(record: Any) -> dict[str, Any]:
-    """What pytest-benchmark itself says of one."""
+    """Benchmark as pytest-benchmark itself stores it."""
     names = ("min", "max", "mean", "stddev", "median", "iqr", "q1", "q3", "ld15iqr", "hd15iqr", "ops", "total")
     options = {"disable_gc": False, "timer": "perf_counter", "min_rounds": 5, "max_time": 1.0, "min_time": 5e-06}
     return {

@@ -100,12 +100,13 @@ def trial_alone(products: Sequence[Products], arguments: Sequence[str], pace: Tr
 
 @dataclass(frozen=True)
 class Cost:
-    """What a test's decode step takes, and what products in it take."""
+    """Seconds of a test's decode step, and of products in it."""
 
     step_s: float
     """The step without products."""
     fixed_s: float
-    """What any number of products takes besides `each_s` for each: the first one takes longer than the others."""
+    """Seconds that any number of products takes besides `each_s` for each: the first one takes longer than the
+    others."""
     each_s: float
 
     def products(self, share: float) -> int:

@@ -81,7 +81,7 @@ def plan(runs: int, seed: str, first: dict[str, int], *, alternate: bool, beside
 
 
 def next_number(folder: Path, kind: str) -> int:
-    """After that of the last run of the kind in the folder."""
+    """Number after that of the last run of the kind in the folder."""
     numbers = [int(found[1]) for path in folder.glob(f"{kind}-*") if (found := re.fullmatch(r".*-(\d+)", path.name))]
     return max(numbers, default=0) + 1
 

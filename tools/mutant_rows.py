@@ -15,7 +15,7 @@ class Mutant:
     code: str
     """Occurs exactly once in the file."""
     fault: str
-    """What takes its place."""
+    """Code in its place."""
     tests: str
     """A file or folder of tests, one of which has to fail."""
     only: str = ""

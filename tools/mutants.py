@@ -79,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a fault."""
+    """Verdict on a fault."""
 
     words: str
     is_caught: bool = False
@@ -168,7 +168,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def judge(mutant: Mutant, copy: Copy) -> Verdict:
-    """What becomes of the fault."""
+    """Verdict on the fault."""
     with copy.planted(mutant) as could_be:
         if not could_be:
             return Verdict(f"ANCHOR GONE: {mutant.file} hasn't got exactly one {mutant.code!r}")

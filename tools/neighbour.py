@@ -38,7 +38,7 @@ END_TIMEOUT_S = 10.0
 
 
 class Work(StrEnum):
-    """What a burst does on one core."""
+    """Kind of work of a burst on one core."""
 
     LOOP = "loop"
     PRODUCT = "product"

@@ -84,7 +84,7 @@ def rounds_of(rounds: Mapping[str, Any], index: int) -> Rounds:
 
 
 def differences_of(trial: Mapping[str, Any], index: int = 1) -> dict[Measurand, float]:
-    """As the gate computes them. trial: what trial_json wrote."""
+    """Differences as the gate computes them. trial: what trial_json wrote."""
     rounds, prefills = (rounds_of(trial[name], index) for name in ("rounds", "prefills"))
     found = {
         Measurand(test, metric.name): pair_difference(

@@ -28,7 +28,7 @@ class Extra:
         self._vector = torch.ones(SIZE)
 
     def work(self) -> None:
-        """In float32 wherever it is called: under autocast a product takes more than twice as long."""
+        """Multiply in float32 wherever it is called: under autocast a product takes more than twice as long."""
         import torch
 
         with torch.autocast("cpu", enabled=False):

@@ -71,7 +71,7 @@ def scaled(picture: Image.Image) -> Image.Image:
 
 
 def keep(picture: Image.Image, path: Path) -> None:
-    """As a PNG of few colours."""
+    """Save the picture as a PNG of few colours."""
     picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path}: {picture.width} x {picture.height}, {path.stat().st_size / 1000:.0f} kB")
 

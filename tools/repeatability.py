@@ -95,7 +95,7 @@ class SuiteRun:
 
 
 def suite_run(name: str, run: Run, wall_s: float, whole: Run | None = None) -> SuiteRun:
-    """What follows from a run alone. whole: the same run with all that was stored of it."""
+    """Summary of a run alone. whole: the same run with all that was stored of it."""
     is_recorded = any(STORED[0] in record.metrics for record in run.measured())
     speeds = {speed.test: speed for speed in (recorded_speeds(run) if is_recorded else quotients(run))}
     answer = answer_of(whole) if whole else None
@@ -148,7 +148,7 @@ def welch_interval(over_s: Sequence[float], of_s: Sequence[float]) -> Interval |
 
 
 def claims(run: Run, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
-    """What the report may claim of a variant beside the reference."""
+    """Claims that the report may make of a variant next to the reference."""
     by_variant = headline_of(cast("Run", run)).common
     common = {record.test: record for record in by_variant.values()}
     seen = Evidence(by_variant, {}, {}, {}, cast("Run", run), noise_floor(run), MachineNoise())
@@ -166,12 +166,12 @@ def _comparable(run: Run, speeds: Mapping[str, Speed]) -> list[Speed]:
 
 
 def _common(run: Run) -> list[Record]:
-    """As the report chooses them: it reads only what these records have, too."""
+    """Records that the report chooses for its headline: it reads only what these records have, too."""
     return list(headline_of(cast("Run", run)).common.values())
 
 
 def log_differences(runs: Sequence[SuiteRun]) -> Iterator[tuple[Speed, float]]:
-    """For every pair of runs and every test of both, how far apart its speed-ups are: an absolute log ratio."""
+    """Absolute log ratio of the speed-ups of each test, for every pair of runs that have it."""
     for one, other in combinations(runs, 2):
         for test in one.speeds.keys() & other.speeds.keys():
             yield one.speeds[test], abs(one.speeds[test].log_ratio - other.speeds[test].log_ratio)
@@ -204,7 +204,7 @@ def without(runs: Sequence[SuiteRun], index: int) -> list[SuiteRun]:
 
 
 def held(runs: Sequence[SuiteRun]) -> Iterator[tuple[Speed, bool]]:
-    """For every interval of every run, whether it holds the value pooled over the other runs."""
+    """Whether each interval of each run holds the value pooled over the other runs."""
     for index, run in enumerate(runs):
         for speed in run.speeds.values():
             value = pooled(without(runs, index), speed.test)
@@ -239,7 +239,7 @@ def judged_claims(runs: Sequence[SuiteRun]) -> Iterator[tuple[SuiteRun, Claim, f
 
 
 def fastest_agrees(runs: Sequence[SuiteRun]) -> Iterator[bool]:
-    """For every run that claims a fastest variant, whether it is that by the pooled values of the others, too."""
+    """Whether each run's claimed fastest variant is the fastest by the pooled values of the others, too."""
     for index, run in enumerate(runs):
         faster = [claim for claim in run.claims if claim.log_ratio > 0]
         values = {test: pooled(without(runs, index), test) for test in _common_tests(run)}
@@ -274,7 +274,7 @@ def mean_phases_s(runs: Sequence[SuiteRun]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class GateTrials:
-    """What the stored gate says of runs that differ by chance alone."""
+    """Verdicts of the stored gate on runs that differ by chance alone."""
 
     statuses: Counter[ExitStatus]
     """Number of ordered pairs of runs by exit status."""

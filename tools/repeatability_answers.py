@@ -25,7 +25,7 @@ Headlines: TypeAlias = Mapping[tuple[Reader, str], float]
 
 @dataclass(frozen=True)
 class RunAnswer:
-    """What one run answers."""
+    """Answer of one run."""
 
     reference: str
     headlines: Headlines
@@ -35,7 +35,7 @@ class RunAnswer:
     kept: frozenset[str]
     """The variants that the run shows to keep the default limits."""
     identical: Mapping[Reader, tuple[bool, ...]]
-    """For each variant that ran the same as the reference, whether its speed-up is shown to be above 1."""
+    """Whether the speed-up of each variant that ran the same as the reference is shown to be above 1."""
 
 
 def answer_of(run: Run) -> RunAnswer:
@@ -67,7 +67,7 @@ def _identical_claims(seen: Evidence, records: Mapping[str, Record]) -> Iterator
 
 
 def headline_differences(answers: Sequence[RunAnswer], variants: Collection[str] | None = None) -> Iterator[float]:
-    """For every pair of runs, how far apart each headline speed-up is: absolute log ratios. variants: None for all."""
+    """Absolute log ratio of each headline speed-up, for every pair of runs. variants: None for all."""
     for one, other in combinations(answers, 2):
         for place in one.headlines.keys() & other.headlines.keys():
             if variants is None or place[1] in variants:
@@ -75,16 +75,16 @@ def headline_differences(answers: Sequence[RunAnswer], variants: Collection[str]
 
 
 def shared_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:
-    """For every pair of runs and each reader of times, whether a winner of one, or what is tied to it, is one of the
-    other's, too."""
+    """Whether a winner of one run, or what is tied to it, is one of the other's, too, for every pair of runs and each
+    reader of times."""
     for one, other in combinations(answers, 2):
         for reader in READERS:
             yield bool(one.winners[reader] & other.winners[reader])
 
 
 def lone_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:
-    """For every run and reader with a variant that is 10 % ahead by the values pooled over the other runs, whether it
-    wins alone. Of the variants that the run shows to keep the limits; the reference is one of them."""
+    """Whether a variant that is 10 % ahead by the values pooled over the other runs wins alone, for every run and
+    reader with one. Of the variants that the run shows to keep the limits; the reference is one of them."""
     for index, answer in enumerate(answers):
         others = [*answers[:index], *answers[index + 1 :]]
         for reader in READERS:

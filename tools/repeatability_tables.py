@@ -27,7 +27,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Targets:
-    """What the figures of a kind of runs have to reach: medians and 90th percentiles, as shares such as 0.01."""
+    """Targets for the figures of a kind of runs: medians and 90th percentiles, as shares such as 0.01."""
 
     may_win: tuple[float, float]
     """How far apart two runs' speed-ups are, of the variants that may win."""
@@ -166,7 +166,7 @@ def answers(series: Series) -> dict[str, tuple[str, str]]:
 
 
 def effort(series: Series) -> dict[str, tuple[str, str]]:
-    """What the runs took, as `figures` gives it."""
+    """Time that the runs took, as `figures` gives it."""
     walls_s = [run.wall_s for run in series.runs]
     wall = f"{statistics.median(walls_s):.0f} s ({min(walls_s):.0f} to {max(walls_s):.0f})"
     return {
@@ -176,7 +176,7 @@ def effort(series: Series) -> dict[str, tuple[str, str]]:
 
 
 def notes(series: Series) -> Iterator[str]:
-    """What the figures rest on, a line each."""
+    """Notes on what the figures rest on, a line each."""
     runs = series.runs
     counts = sorted({len(run.speeds) for run in runs})
     speedups = " or ".join(map(str, counts))
@@ -262,7 +262,7 @@ def gate_lines(series: Series, rules: Rules) -> Iterator[str]:
 
 
 def slower_lines(clean: Sequence[Series], slower: Sequence[Series], rules: Rules) -> Iterator[str]:
-    """What comes of slowing a variant down, a line for each series of such runs.
+    """Effects of slowing a variant down, a line for each series of such runs.
 
     If it is not the reference, whether the stored gate finds it by each clean run of the kind; if it is, whether the
     runs claim that what ran the same at full speed is faster.

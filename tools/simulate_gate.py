@@ -70,7 +70,7 @@ def alarms(random: np.random.Generator, rounds: int, deviation: float, compariso
 
 
 def detections(random: np.random.Generator, rounds: int, deviation: float, comparisons: int) -> Iterator[str]:
-    """For each slowdown, how often one variant with it is found; and one test, of another variant."""
+    """How often one variant with a slowdown is found, and one test of another variant, for each slowdown."""
     for factor in SLOWER:
         slower = np.ones((VARIANTS, TESTS))
         slower[0], slower[1, 0] = factor, factor

@@ -29,7 +29,7 @@ from llm_bench_fixtures.statistics.shrinkage import estimate_prior
 COMPARISONS = 200
 Floats = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, Floats], Floats]
-"""What is added to logarithms of shape (comparisons, pairs)."""
+"""Noise that is added to logarithms of shape (comparisons, pairs)."""
 
 
 def spikes(share: float) -> Noise:
@@ -71,7 +71,7 @@ def run_of(random: np.random.Generator, noise: Noise, pairs: int, comparisons: i
 
 
 def held_up(random: np.random.Generator, logs: Floats) -> Floats:
-    """What a variant's own threads add to a tenth of the comparisons, about its mean."""
+    """Log offsets that a variant's own threads add to a tenth of the comparisons, about its mean."""
     mine = np.arange(len(logs))[:, None] < len(logs) // 10
     return mine * math.log(2) * (0.5 - (random.random(logs.shape) < 0.5))
 
@@ -98,7 +98,7 @@ CENTRES: Mapping[str, Callable[[Sequence[float], float], float]] = {
 def errors(
     random: np.random.Generator, noise: Noise, pairs: int, runs: int, first: int = COMPARISONS
 ) -> dict[str, float]:
-    """For each centre, the root mean square error of the logarithm in the first comparisons of each run."""
+    """Root mean square error of each centre's logarithm in the first comparisons of each run."""
     squares: dict[str, list[float]] = {name: [] for name in CENTRES}
     for _ in range(runs):
         logs = run_of(random, noise, pairs)

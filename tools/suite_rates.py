@@ -30,7 +30,7 @@ Pair: TypeAlias = Mapping[Measurand, float]
 
 @dataclass(frozen=True)
 class Block:
-    """What one pair tells of one variant."""
+    """Differences that one pair tells of one variant."""
 
     differences: Pair
     percents: Mapping[str, float]

@@ -172,7 +172,7 @@ def text_of(argument: argparse.Action) -> tuple[str, str]:
 
 
 def names_of(argument: argparse.Action) -> str:
-    """As it is typed: `-o DIR, --output DIR`, or `RUN [RUN ...]`."""
+    """Names as they are typed: `-o DIR, --output DIR`, or `RUN [RUN ...]`."""
     if not argument.option_strings:
         return SHOWN.get(str(argument.nargs), "{0}").format(argument.metavar)
     value = "" if argument.nargs == 0 else f" {argument.metavar}"
