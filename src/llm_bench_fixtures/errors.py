@@ -274,6 +274,10 @@ class HistoryUnavailable(LlmBenchError, OSError):
     """A database of saved runs that can't be reached, read or written."""
 
 
+class UnusableHistory(HistoryUnavailable):
+    """A database of saved runs that waiting doesn't mend: it is read-only or damaged, or refuses what was asked."""
+
+
 class RunNotFound(LlmBenchError, LookupError):
     """No saved run has the given name."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from run_factory import full_run, make_provenance, make_record, make_run, skipped_record
 from saved_factory import store
+from waiting import BACKSTOP_S, wait_until
 
 from llm_bench_fixtures.errors import (
     AmbiguousRun,
@@ -21,6 +24,7 @@ from llm_bench_fixtures.errors import (
     RunNotFound,
     StorageNotFound,
     UnreadableResults,
+    UnusableHistory,
 )
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.database import VERSION, Database, _engine
@@ -89,10 +93,12 @@ def test_a_run_is_kept_once(url: str, tmp_path: Path) -> None:
 def test_texts_that_databases_refuse_are_replaced(url: str) -> None:
     """Bug: PostgreSQL has no NUL characters, and nothing encodes half of a pair of surrogates."""
     records = [make_record(), skipped_record("bf16", "no \0 and no \ud800", status=Status.ERROR)]
-    place, _ = Database(url).save(a_run(1, records, command="\0"))
+    place, _ = Database(url).save(a_run(1, records, command="\\u0000\\\0", branch="\0", model="\0"))
+    bless(place, "why\0")
     assert read_saved_run(place).records[1].reason == "no \0 and no \ufffd"
     assert ask(url, "SELECT reason FROM records WHERE position = 1") == [("no \ufffd and no \ufffd",)]
-    assert ask(url, "SELECT value FROM provenance WHERE name = 'command'") == [("\ufffd",)]
+    assert ask(url, "SELECT value FROM provenance WHERE name = 'command'") == [("\\u0000\\\ufffd",)]
+    assert ask(url, "SELECT branch, model, blessed FROM runs") == [("\ufffd", "\ufffd", "why\ufffd")]
 
 
 def test_the_newest_started_last(history: Database) -> None:
@@ -124,12 +130,15 @@ def test_a_file_and_an_address_name_a_run_too(history: Database, tmp_path: Path)
     assert select_run(None, str(path)) == path
 
 
+@pytest.mark.parametrize("number", ["", "#", "#1"])
 @pytest.mark.parametrize("other", ["postgresql://me:s3cret@/runs", "mysql://me:s3cret@host/runs"])
-def test_an_address_with_a_password_is_refused_and_not_shown(history: Database, other: str) -> None:
-    """Bug: `--json` wrote the address of the baseline to a file, its password with it."""
-    with pytest.raises(InvalidSetting) as refused:
-        history.select(f"{other}#1")
-    assert "s3cret" not in str(refused.value)
+def test_an_address_with_a_password_is_refused_and_not_shown(history: Database, other: str, number: str) -> None:
+    """Bug: `--json` wrote the address of the baseline to a file, its password with it; and the error for a URL without
+    a run's number repeated it."""
+    for select in (history.select, lambda text: select_run(None, text)):
+        with pytest.raises(InvalidSetting) as refused:
+            select(f"{other}{number}")
+        assert "s3cret" not in str(refused.value)
 
 
 def test_a_run_that_is_not_there_is_told_with_those_that_are(history: Database) -> None:
@@ -187,6 +196,16 @@ def test_no_more_headings_are_read_than_can_matter(history: Database, monkeypatc
     assert read == ["3", "2"]
 
 
+def test_nobody_who_reads_headings_keeps_a_transaction(history: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a writer waited until whoever had asked for the newest runs was done with them. Pages of one run, then of
+    four."""
+    monkeypatch.setattr("llm_bench_fixtures.history.database.PAGE", 1)
+    reading = history.newest_first(pytest.fail)
+    found = [next(reading), next(reading)]
+    ask(history.url, "DROP VIEW metrics")
+    assert numbers([*found, *reading]) == ["3", "2", "1", "4"]
+
+
 def test_what_is_saved_meanwhile_is_not_seen(postgres_url: str) -> None:
     """Bug: a trend ended with KeyError where a run of a new suite came between its two queries."""
     database = Database(postgres_url)
@@ -227,11 +246,12 @@ def test_a_blessing_is_kept(history: Database) -> None:
 
 
 def test_the_queries_in_the_docs_say_what_they_are_for(url: str) -> None:
-    """Two runs, of 1 s and 2 s; the second one's bf16 fails."""
+    """Two runs, of 1 s and 2 s; the second one's bf16 fails. A third one is of another machine."""
     database = Database(url)
     database.save(a_run(1, [make_record("fp32", 1.0), make_record("bf16", 0.5)], commit=FIRST, branch="main"))
     failed = skipped_record("bf16", "it died", status=Status.ERROR)
-    database.save(a_run(2, [make_record("fp32", 2.0), failed], commit=SECOND, branch="main", hardware="another"))
+    database.save(a_run(3, [make_record("fp32", 2.0), failed], commit=SECOND, branch="main"))
+    database.save(a_run(2, [make_record("fp32", 9.0)], commit=SECOND, branch="main", hardware="another"))
     text = (ROOT / "docs" / "how-to" / "keep-history.md").read_text(encoding="utf-8")
     queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     latency, errors, libraries = (ask(url, query) for query in queries)
@@ -239,7 +259,7 @@ def test_the_queries_in_the_docs_say_what_they_are_for(url: str) -> None:
         *((FIRST[:8], "bf16", 0.5), (FIRST[:8], "fp32", 1.0), (SECOND[:8], "fp32", 2.0)),
     ]
     assert errors == [(2, failed.test, "it died")]
-    assert libraries == [("2.6.0", 2)]
+    assert libraries == [("2.6.0", 3)]
 
 
 # what goes wrong
@@ -285,6 +305,56 @@ def test_an_older_schema_is_brought_forward(history: Database) -> None:
     assert ask(history.url, "SELECT version FROM llm_bench_schema") == [(VERSION,)]
 
 
+def test_who_finds_an_older_schema_at_once_brings_it_forward_once(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: each had read the version, and waited for the other to let go of its table."""
+    database = Database(postgres_url)
+    database.save(a_run(1))
+    ask(postgres_url, "UPDATE llm_bench_schema SET version = 0")
+    version, both, met = Database._version, threading.Barrier(2, timeout=BACKSTOP_S), set[int]()
+
+    def once_both_have_read_it(*what: Any) -> int | None:
+        found = version(*what)
+        if threading.get_ident() not in met:
+            met.add(threading.get_ident())
+            both.wait()
+        return found
+
+    monkeypatch.setattr(Database, "_version", once_both_have_read_it)
+    with ThreadPoolExecutor(2) as jobs:
+        saved = list(jobs.map(lambda day: database.save(a_run(day))[1], (2, 3)))
+    assert saved == [True, True]
+    assert rows(postgres_url)["runs"] == 3
+
+
+def test_tables_are_made_anew_when_nobody_reads_them(postgres_url: str) -> None:
+    """Who has begun to read or save ends first, whichever tables it has yet to come to."""
+    database = Database(postgres_url)
+    database.save(a_run(1))
+    ask(postgres_url, "UPDATE llm_bench_schema SET version = 0")
+    with ThreadPoolExecutor(1) as job, database._begun(writes=True) as older_program:
+        database._version(older_program)
+        making = job.submit(database.check)
+        wait_until(lambda: making.done() or ask(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
+        for table in TABLES:
+            older_program.exec_driver_sql(f"LOCK {table} IN ROW EXCLUSIVE MODE")
+    making.result()
+    assert ask(postgres_url, "SELECT version FROM llm_bench_schema") == [(VERSION,)]
+
+
+def test_nobody_waits_for_ever_for_others(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(postgres_url)
+    database.save(a_run(1))
+    monkeypatch.setattr("llm_bench_fixtures.history.database.WAIT_BUDGET_S", 0.01)
+    with _engine(postgres_url).begin() as other:
+        other.exec_driver_sql("LOCK llm_bench_schema")
+        for use in (database.places, database.check):
+            with pytest.raises(HistoryUnavailable, match="lock timeout") as told:
+                use()
+            assert not isinstance(told.value, UnusableHistory)
+
+
 def test_a_run_of_which_no_rows_can_be_made_is_told(history: Database) -> None:
     """Another version's, say. The others are brought forward all the same."""
     import sqlalchemy as sa
@@ -321,8 +391,35 @@ def test_a_read_only_database_is_read_and_not_written(history: Database) -> None
             f"ALTER DATABASE {history.url.partition('@/')[2].partition('?')[0]} SET default_transaction_read_only = on",
         )
     assert history.newest(0, pytest.fail)[1] == 4
-    with pytest.raises(HistoryUnavailable, match=r"read-?only"):
-        history.save(a_run(9))
+    for use in (lambda: history.save(a_run(9)), history.check):
+        with pytest.raises(UnusableHistory, match=r"read-?only"):
+            use()
+
+
+@pytest.mark.parametrize("rights", ["SELECT", "SELECT, INSERT"])
+def test_a_role_that_may_not_save_is_told_beforehand(postgres_url: str, rights: str) -> None:
+    Database(postgres_url).save(a_run(1))
+    role = f"{rights[-6:]}_{postgres_url.partition('@/')[2].partition('?')[0]}"
+    ask(postgres_url, f"CREATE ROLE {role} LOGIN; GRANT {rights} ON ALL TABLES IN SCHEMA public TO {role}")
+    database = Database(postgres_url.replace("postgres@", f"{role.lower()}@"))
+    assert database.newest(0, pytest.fail)[1] == 1
+    if "INSERT" in rights:
+        database.check()
+        assert database.save(a_run(2))[0].number == 2
+    else:
+        with pytest.raises(UnusableHistory, match="permission denied for table"):
+            database.check()
+
+
+def test_a_check_leaves_nothing(history: Database, tmp_path: Path) -> None:
+    before = rows(history.url)
+    history.check()
+    assert rows(history.url) == before
+    assert history.save(a_run(9))[0].number == 5
+    new = Database(f"sqlite:///{tmp_path}/new/folder/history.db")
+    new.check()
+    assert not (tmp_path / "new").exists()
+    assert new.save(a_run(1))[1]
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -341,10 +438,9 @@ def test_a_server_that_goes_in_the_middle_is_told(postgres_url: str, monkeypatch
         database.save(a_run(2))
     assert rows(postgres_url) == before
 
-    reading = database.newest_first(pytest.fail)
-    database_of = numbers([next(reading)])
+    reading = database.values(["latency_s"], pytest.fail)
+    assert next(reading).heading.place.name == "1"
     kick(postgres_url)
-    assert database_of == ["1"]
     with pytest.raises(HistoryUnavailable, match="terminating connection"):
         list(reading)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from postgres import postgres_server, postgres_url, url  # noqa: F401  # fixtures
 from pytester_bench import Bench
 
+from llm_bench_fixtures import writing
 from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import UNSENT
@@ -36,11 +40,38 @@ def test_a_run_that_no_server_takes_is_kept_and_can_be_sent(own_suite: Bench, po
     assert read_run(path) == read_run(own_suite.report / "results.json")
     send = f"llm-bench history push {folder / '.benchmarks'} --history {gone}"
     result.stdout.fnmatch_lines(
-        [f"*the history {gone} can't be used: *; this run was saved in {path}. To send it: {send}"]
+        [
+            f"llm-bench: the history {gone} can't be used: *It is tried again when the run ends",
+            f"*the history {gone} can't be used: *; this run was saved in {path}. To send it: {send}",
+        ]
     )
     assert main([*send.split()[1:-1], postgres_url]) == 0
     assert not path.exists()
     assert Database(postgres_url).newest(0, pytest.fail)[1] == 1
+
+
+def test_a_run_that_the_disk_takes_no_more_than_the_server_is_kept_elsewhere(
+    own_suite: Bench,
+    url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: an empty file stayed there, which could not be sent."""
+    unsent = own_suite.pytester.path / ".benchmarks" / UNSENT
+    write = writing.write_whole
+
+    def is_full(path: Path, text: str) -> None:
+        if path.parent == unsent:
+            raise UnwritableFile(f"{path} can't be written: no room")
+        write(path, text)
+
+    monkeypatch.setattr(writing, "write_whole", is_full)
+    result = own_suite.run("--llm-history=postgresql://me@127.0.0.1:1/runs")
+    assert list(unsent.iterdir()) == []
+    said = str(result.stdout)
+    assert "no room; this run was saved in " in said
+    send = said.partition("To send it: llm-bench ")[2].partition(" --history")[0].split()
+    assert main([*send, "--history", url]) == 0
+    assert len(Database(url).places()) == 1
 
 
 def test_nothing_runs_for_a_database_that_cannot_be_used(
@@ -49,10 +80,17 @@ def test_nothing_runs_for_a_database_that_cannot_be_used(
     """Its password is shown nowhere."""
     import sqlite3
 
-    path = tmp_path_factory.mktemp("other") / "other.db"
+    folder = tmp_path_factory.mktemp("other")
+    path, read_only = folder / "other.db", folder / "read_only.db"
     sqlite3.connect(path).execute("CREATE TABLE customers (name TEXT)").connection.close()
+    with Database(f"sqlite:///{read_only}")._writing():
+        pass
+    content = bytearray(read_only.read_bytes())
+    content[18] = 3  # the version of the format that writers know; root may write to any file
+    read_only.write_bytes(content)
     for given, why in (
         (f"sqlite:///{path}", "is another program's, with tables such as customers"),
+        (f"sqlite:///{read_only}", "can't be used: attempt to write a readonly database"),
         ("postgresql://me:s3cret@host/runs", "--llm-history: there is a password in the URL"),
     ):
         result = own_suite.run(f"--llm-history={given}")

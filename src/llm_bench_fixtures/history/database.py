@@ -25,13 +25,14 @@ import msgspec
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
 from llm_bench_fixtures.history.saved import Address, SavedAt, read_saved_run, saved_at
-from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, given_file
+from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, given_file, refuse_url
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.options.parsers import POSTGRESQL, SQLITE, parse_history
 from llm_bench_fixtures.results import storage
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Blessing, Run, RunState
-from llm_bench_fixtures.writing import check_folder
+from llm_bench_fixtures.text import encodable
+from llm_bench_fixtures.writing import check_folder, unwritable
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -42,9 +43,8 @@ VERSION = 1  # of the tables; a database of an older one is brought forward
 WAIT_BUDGET_S = 60.0  # for a database that others keep busy
 BUSY = re.compile(r"too many clients|connection slots|starting up", re.IGNORECASE)
 CONNECTION = {"connect_timeout": 10, "tcp_user_timeout": 30_000}  # seconds; milliseconds
-SHARED_LOCK = 7_109_423_518_442_021  # of PostgreSQL's advisory ones: whoever makes the tables
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # in JSON
+MAKERS_LOCK = 7_109_423_518_442_021  # PostgreSQL's advisory lock of whoever makes the tables
+NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # in JSON
 PAGE = 200  # runs that are fetched at a time
 MOST_NAMED = 12
 SCHEMA = "llm_bench_schema"  # the table that marks a database as ours
@@ -84,7 +84,7 @@ def _tables() -> Mapping[str, sa.Table]:
     sa.Table(
         "documents",
         tables,
-        column("run", number, primary_key=True),
+        column("run", number, sa.Identity(), primary_key=True),
         column("digest", text, unique=True, nullable=False),
         *(column("name", text, nullable=False), column("json", sa.LargeBinary, nullable=False)),
         sqlite_autoincrement=True,
@@ -139,6 +139,16 @@ def _engine(url: str) -> sa.Engine:
         raise errors.MissingLibrary("a database of saved runs", "SQLAlchemy and psycopg", "sql") from error
 
 
+def _may_pass(error: Exception) -> bool:
+    """Whether another attempt may succeed: nobody answered, or others keep the database busy."""
+    import sqlite3
+
+    from sqlalchemy.exc import OperationalError
+
+    code: int = getattr(getattr(error, "orig", None), "sqlite_errorcode", sqlite3.SQLITE_BUSY)
+    return isinstance(error, OperationalError) and code & 0xFF == sqlite3.SQLITE_BUSY
+
+
 def _leave_transactions(connection: Any, _: object) -> None:
     """Python's module would begin them late, and leave out the making of tables."""
     connection.isolation_level = None
@@ -151,15 +161,17 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _begin_on_server(connection: sa.Connection) -> None:
-    """What is read in several queries is of one moment, as in SQLite."""
-    if connection.get_execution_options().get("writes") is False:
-        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    """What is read in several queries is of one moment, and nobody waits for ever for others' locks; as in SQLite."""
+    level = "READ COMMITTED" if connection.get_execution_options().get("writes") else "REPEATABLE READ"
+    timeout = f"SET LOCAL lock_timeout = '{WAIT_BUDGET_S * 1000:.0f}ms'"
+    connection.exec_driver_sql(f"SET TRANSACTION ISOLATION LEVEL {level}; {timeout}")
 
 
 @dataclass(frozen=True)
 class Database:
-    """A storage. Every method raises HistoryUnavailable where the database fails, InvalidSetting where it is another
-    program's or a newer version's, and those that read StorageNotFound where no run was ever saved."""
+    """A storage. Every method raises HistoryUnavailable where the database fails, UnusableHistory where waiting doesn't
+    help, InvalidSetting where it is another program's or a newer version's, and those that read StorageNotFound where
+    no run was ever saved."""
 
     url: str
 
@@ -189,18 +201,31 @@ class Database:
         return found[::-1], total or 0
 
     def newest_first(self, pass_over: PassOver, before: datetime | None = None) -> Iterator[Heading]:
+        import sqlalchemy as sa
+
+        runs, size = _tables()["runs"].c, PAGE
         query = self._runs()
         if before is not None:
-            query = query.where(_tables()["runs"].c.started < before.replace(tzinfo=None))
-        with self._reading() as connection:
-            self._tell_unreadable(connection, pass_over)
-            yield from self._headings(connection.execute(query, execution_options={"yield_per": PAGE}), pass_over)
+            query = query.where(runs.started < before.replace(tzinfo=None))
+        older = query
+        while True:
+            with self._reading() as connection:  # which ends before the caller has any
+                page = connection.execute(older.limit(size)).all()
+                if older is query:
+                    self._tell_unreadable(connection, pass_over)
+            yield from self._headings(page, pass_over)
+            if len(page) < size:
+                return
+            older = query.where(sa.tuple_(runs.started, runs.id) < sa.tuple_(page[-1].started, page[-1].id))
+            size *= 4
 
     def select(self, text: str, other_than: SavedAt | None = None) -> SavedAt:
         if not text:
             raise errors.InvalidSetting("the name of a run can't be empty")
         if isinstance(address := saved_at(text), Address):
             return replace(address, url=parse_history(address.url))
+        text = encodable(text)
+        refuse_url(text)
         if not text.isdecimal() and (given := given_file(text)):
             return given
         with self._reading() as connection:
@@ -237,10 +262,9 @@ class Database:
             query = sa.select(*runs.c, *columns).select_from(source)
             for row in connection.execute(query, execution_options={"yield_per": PAGE}):
                 for heading in self._headings([row], pass_over):
-                    values = np.full((len(suites[row.suite]), len(metrics)), np.nan)
+                    values = np.empty((len(suites[row.suite]), len(metrics)))
                     for place, text in enumerate(row[len(runs.c) :]):
-                        if text is not None:
-                            values[:, place] = numbers.decode(text)
+                        values[:, place] = np.nan if text is None else numbers.decode(text)
                     yield Values(heading, suites[row.suite], values)
 
     # runs whole
@@ -263,7 +287,7 @@ class Database:
         import sqlalchemy as sa
 
         document = _document(run)
-        whole = storage.run_in(document, run.source)
+        whole = _run_of_rows(document, run.source)
         new = {"digest": _digest(whole), "name": name, "json": zlib.compress(document)}
         insert = "INSERT INTO documents (digest, name, json) VALUES (:digest, :name, :json)"
         with self._writing() as connection:
@@ -277,20 +301,27 @@ class Database:
     def bless(self, place: Address, run: Run) -> None:
         """Put the run, which has a blessing now, in the place of what is there."""
         documents, runs = _tables()["documents"], _tables()["runs"]
-        packed = zlib.compress(_document(run))
+        document = _document(run)
+        blessing, packed = _blessing(_run_of_rows(document, run.source)), zlib.compress(document)
         with self._writing() as connection:
             connection.execute(documents.update().where(documents.c.run == place.number).values(json=packed))
-            connection.execute(runs.update().where(runs.c.id == place.number).values(**_blessing(run)))
+            connection.execute(runs.update().where(runs.c.id == place.number).values(**blessing))
 
     def check(self) -> None:
-        """Raise InvalidSetting, MissingLibrary and UnwritableFile where no run can be saved here, HistoryUnavailable
-        where nobody answers."""
+        """Raise UnusableHistory, InvalidSetting, MissingLibrary and UnwritableFile where no run can be saved here,
+        HistoryUnavailable where none can be now. Nothing stays of what is written for it."""
         _engine(self.url)
         if self.url.startswith(SQLITE) and not self._file.exists():
             check_folder(self._file.parent)
-        else:
-            with self._begun() as connection:
-                self._version(connection)
+            return
+        import sqlalchemy as sa
+
+        tables = _tables()
+        with self._writing() as connection, connection.begin_nested() as trial:
+            for table in (tables[name] for name in tables if name != SCHEMA):
+                connection.execute(table.insert().from_select(list(table.c), table.select().where(sa.false())))
+            connection.execute(tables["documents"].insert(), {"run": 0, "digest": "", "name": "", "json": b""})
+            trial.rollback()
 
     # transactions
 
@@ -317,9 +348,18 @@ class Database:
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
+        """Makes the file's folder and the tables where there are none. Raises UnwritableFile for the folder."""
+        if self.url.startswith(SQLITE):
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise unwritable(self._file, error) from error
         with self._begun(writes=True) as connection:
-            if self._version(connection) != VERSION:
-                self._make(connection)
+            if self._version(connection) == VERSION:
+                yield connection
+                return
+        with self._begun(writes=True) as connection:  # anew, since nobody may hold a lock who waits for the makers'
+            self._make(connection)
             yield connection
 
     @contextmanager
@@ -335,7 +375,8 @@ class Database:
                     yield connection
         except SQLAlchemyError as error:
             reason = errors.first_line(getattr(error, "orig", None) or error)
-            raise errors.HistoryUnavailable(f"the history {self.url} can't be used: {reason}") from error
+            kind = errors.HistoryUnavailable if _may_pass(error) else errors.UnusableHistory
+            raise kind(f"the history {self.url} can't be used: {reason}") from error
 
     def _connected(self, engine: sa.Engine) -> sa.Connection:
         """Waits for a server that has too many clients."""
@@ -374,12 +415,12 @@ class Database:
         """Make the tables, or bring those of an older version forward: all but the documents are made anew."""
         import sqlalchemy as sa
 
-        kind = connection.dialect.name
+        kind, tables = connection.dialect.name, _tables()
         if kind != SQLITE:
-            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({SHARED_LOCK})"))
-            if self._version(connection) == VERSION:
-                return
-        tables = _tables()
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({MAKERS_LOCK})"))
+        if self._version(connection) == VERSION:  # somebody has made them meanwhile
+            return
+        tables[SCHEMA].drop(connection, checkfirst=True)  # waits for all others, as each begins by reading it
         derived = [table for name, table in tables.items() if name != "documents"]
         for view in ("metrics", "provenance"):
             connection.execute(sa.text(f"DROP VIEW IF EXISTS {view}"))
@@ -394,7 +435,7 @@ class Database:
             packed = connection.scalar(sa.select(documents.json).where(documents.run == number))
             place = Address(self.url, number)
             with suppress(errors.UnreadableResults):  # it is named in every list, as no run has its number
-                self._tabulate(connection, number, name, storage.run_in(_unpacked(packed or b"", place), place))
+                self._tabulate(connection, number, name, _run_of_rows(_unpacked(packed or b"", place), place))
 
     def _tabulate(self, connection: sa.Connection, number: int, name: str, run: Run) -> None:
         """Add the rows that are made from a run."""
@@ -480,8 +521,7 @@ def _records(number: int, run: Run) -> list[dict[str, Any]]:
             "position": position,
             "case_name": record.case,
             "status": record.status.value,
-            "reason": record.reason.replace("\0", REPLACEMENT),
-            **{name: getattr(record, name) for name in ("test", "scenario", "variant")},
+            **{name: getattr(record, name) for name in ("test", "scenario", "variant", "reason")},
             **{name: getattr(record.workload, name, None) for name in WORKLOAD},
         }
         for position, record in enumerate(run.records)
@@ -504,8 +544,8 @@ def _blessing(run: Run) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    """As JSON, without NUL characters, which PostgreSQL doesn't take."""
-    return NUL.sub(rf"\1{REPLACEMENT}", msgspec.json.encode(value).decode())
+    """As JSON."""
+    return msgspec.json.encode(value).decode()
 
 
 def _in_words(row: sa.Row[Any]) -> str:
@@ -528,6 +568,11 @@ def _document(run: Run) -> bytes:
     data = b'{"schema":"%s",%s' % (storage.SCHEMA.encode(), data[1:])
     storage.check_size(data, run.source)
     return data
+
+
+def _run_of_rows(document: bytes, place: object) -> Run:
+    """The run that rows are made of: without NUL characters, which PostgreSQL doesn't take."""
+    return storage.run_in(NUL.sub(rb"\1\\ufffd", document) if rb"\u0000" in document else document, place)
 
 
 def _unpacked(packed: bytes, place: Address) -> bytes:

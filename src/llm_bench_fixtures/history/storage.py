@@ -168,6 +168,7 @@ def select_run(storage: Path | None, text: str, other_than: SavedAt | None = Non
     """
     if not text:
         raise errors.InvalidSetting("the name of a run can't be empty")
+    refuse_url(text)
     given = None if _is_number(text) else given_file(text)
     if given is not None:
         return given
@@ -187,6 +188,12 @@ def select_run(storage: Path | None, text: str, other_than: SavedAt | None = Non
         f"no run {text!r}: it is {what}{_runs_inside(text)}, and no number, name, branch or commit of the {len(files)} "
         f"runs in {storage}:\n{errors.indented(_names(files, storage))}"
     )
+
+
+def refuse_url(text: str) -> None:
+    """Raise InvalidSetting for what names no run. It may hold a password, so that no message repeats it."""
+    if "://" in text:
+        raise errors.InvalidSetting("a URL names no run: --history names a database, and URL#N its run N")
 
 
 def list_runs(storage: Path, pass_over: PassOver) -> list[Heading]:

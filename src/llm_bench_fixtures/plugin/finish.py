@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import HistoryUnavailable, InvalidSetting, MissingLibrary, UnwritableFile, reason_of
+from llm_bench_fixtures.errors import (
+    HistoryUnavailable,
+    InvalidSetting,
+    MissingLibrary,
+    UnusableHistory,
+    reason_of,
+)
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.gating import (
     BASELINE,
@@ -78,7 +84,7 @@ def claim_report(session: pytest.Session) -> None:
     if summary is not None:
         or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
     or_usage_error(partial(save_whole, config, config.stash.setdefault(NOT_SAVED, []).append), "the run can't be saved")
-    or_usage_error(partial(_check_history, settings.history), "--llm-history")
+    or_usage_error(partial(_check_history, config), "--llm-history")
     config.stash[MADE_FOLDER] = or_usage_error(partial(claim, settings.report), "--llm-report")
     hold = ExitStack()
     config.add_cleanup(hold.close)
@@ -91,18 +97,19 @@ def claim_report(session: pytest.Session) -> None:
         config.stash[SESSION].save_at_times()
 
 
-def _check_history(url: str) -> None:
-    """Raise for a database that no run can be saved to, and that won't change. One that doesn't answer may do so when
-    the run ends."""
-    if url:
+def _check_history(config: pytest.Config) -> None:
+    """Raise for a database that no run can be saved to. One that doesn't answer may do so when the run ends."""
+    if url := settings_of(config).history:
         from llm_bench_fixtures.history.database import Database
 
         try:
             Database(url).check()
-        except MissingLibrary as error:
+        except (MissingLibrary, UnusableHistory) as error:
             raise InvalidSetting(str(error)) from error
-        except HistoryUnavailable:
-            pass
+        except HistoryUnavailable as error:
+            reporter = config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                tell(reporter, harmless([f"llm-bench: {error}. It is tried again when the run ends"]))
 
 
 def score_the_rest(session: pytest.Session) -> None:
@@ -141,8 +148,8 @@ def save_to_history(config: pytest.Config) -> None:
     from llm_bench_fixtures.history.saved import judged_run
     from llm_bench_fixtures.history.storage import UNSENT
     from llm_bench_fixtures.plugin.storage import runs_folder
-    from llm_bench_fixtures.results.storage import write_run
-    from llm_bench_fixtures.writing import reserve
+    from llm_bench_fixtures.results.storage import text_of_run
+    from llm_bench_fixtures.writing import reserve, save_or_keep
 
     run = judged_run(config.stash[RUN])
     try:
@@ -150,14 +157,16 @@ def save_to_history(config: pytest.Config) -> None:
     except BaseException as error:
         folder = runs_folder(config)
         failed = config.stash.setdefault(NOT_SAVED, []).append
-        try:
+        with suppress(OSError):  # the attempt to write says why
             (folder / UNSENT).mkdir(parents=True, exist_ok=True)
-            path = reserve(folder / UNSENT, 1, run.provenance.commit or "run")
-            write_run(run, path)
-            send = shlex.join(["llm-bench", "history", "push", str(folder), "--history", url])
-            failed(f"{reason_of(error)}; this run was saved in {path}. To send it: {send}")
-        except (OSError, UnwritableFile) as unwritten:
-            failed(f"{reason_of(error)}; this run was not saved: {reason_of(unwritten)}")
+        path = reserve(folder / UNSENT, 1, run.provenance.commit or "run")
+        kept = save_or_keep(path, text_of_run(run), failed)
+        if kept is None:
+            failed(reason_of(error))
+        else:
+            send = ["push", str(folder)] if kept == path else ["import", str(kept.parent)]
+            command = shlex.join(["llm-bench", "history", *send, "--history", url])
+            failed(f"{reason_of(error)}; this run was saved in {kept}. To send it: {command}")
         if not isinstance(error, Exception):
             raise
 

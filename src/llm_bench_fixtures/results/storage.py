@@ -68,7 +68,7 @@ def _plain(value: object) -> float:
 def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
     """Write the run whole. Returns why `read_run` will refuse the file, in words that follow its name; empty where it
     won't. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
-    text = json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n"
+    text = text_of_run(run)
     write_whole(path, text, follows=follows)
     try:
         _refuse_size(path, faults_of_size(len(text), text.count(",") + 1))
@@ -76,6 +76,11 @@ def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
     except UnreadableResults as error:
         return str(error).removeprefix(f"{path} ")
     return ""
+
+
+def text_of_run(run: Run) -> str:
+    """The content of a RESULTS_FILE. Raises ValueError for a NaN or an infinity in it."""
+    return json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n"
 
 
 def read_run(path: str | Path) -> Run:
