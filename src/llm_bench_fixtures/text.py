@@ -32,6 +32,7 @@ PLAIN = {
     "·": "|", "▴": "^", "▾": "v", "↵": "/", "\N{NO-BREAK SPACE}": " ", INSTEAD: "?",
 }  # fmt: skip
 LONGEST = 100_000  # characters of any text from elsewhere: what a model writes, a test's id, a reason
+PASSWORD = re.compile(r"(://[^\s:@/]*:)\S*(?=@)|(?<=password=)[^\s&]+", re.IGNORECASE)  # in a URL
 PLAINLY = "llm-bench-plainly"  # the name of this handling of errors among Python's codecs
 
 
@@ -56,6 +57,11 @@ def encodable(text: str) -> str:
 def without_commands(line: str) -> str:
     """The line, spaced so that no CI runner takes it, or a part of it, for a command."""
     return COMMAND.sub("## ", COMMAND_AT_START.sub(r"\1: ", line))
+
+
+def without_passwords(text: str) -> str:
+    """The text with *** for each password in a URL."""
+    return PASSWORD.sub(r"\1***", text)
 
 
 def harmless(lines: Iterable[str]) -> Iterator[str]:

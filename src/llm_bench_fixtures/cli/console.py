@@ -23,7 +23,7 @@ from llm_bench_fixtures.history.saved import SavedAt
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay
 from llm_bench_fixtures.report.judged.renderer import JudgedReport, markdown, terminal_lines
-from llm_bench_fixtures.text import harmless, plainly, well_formed
+from llm_bench_fixtures.text import harmless, plainly, well_formed, without_passwords
 from llm_bench_fixtures.writing import append_text, write_or_keep
 
 SHOW_AFTER_S = 2.0
@@ -49,8 +49,8 @@ def say(lines: Iterable[str]) -> None:
 
 
 def warn(text: str) -> None:
-    """Write the text to stderr, made harmless likewise."""
-    _write(sys.stderr, "".join(f"{line}\n" for line in harmless(text.split("\n"))))
+    """Write the text to stderr, made harmless likewise, without a password that was typed at a wrong place."""
+    _write(sys.stderr, "".join(f"{line}\n" for line in harmless(without_passwords(text).split("\n"))))
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -6,6 +6,7 @@ llm-bench history --history sqlite:///history.db
 llm-bench history import .benchmarks --history URL   save the runs of a folder to a database
 llm-bench history push --history URL                 send the runs that a database couldn't take when they were made
 
+A run that can't be saved is named, the others are saved, and the exit status is 4.
 The name in the first column names the run in every other command.
 """
 
@@ -15,10 +16,11 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from llm_bench_fixtures.cli.arguments import add_storage, storage_in, working_folder
 from llm_bench_fixtures.cli.console import counted, data_output, is_terminal, say, tell_passed_over
-from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
+from llm_bench_fixtures.errors import HistoryUnavailable, InvalidSetting, NotOurResults, UnreadableResults
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.headings import Heading, Unreadable
@@ -72,23 +74,28 @@ def _lines(found: Sequence[Heading], total: int, unreadable: Sequence[Unreadable
 
 
 def _send(arguments: argparse.Namespace) -> int:
-    """Save runs of a folder to the database. What was to be pushed is removed once it is there."""
+    """Save runs of a folder to the database. What was to be pushed is removed once it is there. A run that can't be
+    saved is named and stops no other."""
     if not arguments.history:
         raise InvalidSetting(f"{arguments.action}: name the database with --history URL")
     folder = find_storage(arguments.folder, working_folder())
     is_push = arguments.action == "push"
-    database, new, failed = Database(arguments.history), 0, 0
+    database, new, there, failed = Database(arguments.history), 0, 0, 0
     paths = run_files(folder / UNSENT) if is_push else run_files(folder)
     for path in counted(paths, "sending"):
         try:
-            run = read_saved_run(path)
-        except UnreadableResults as error:
-            tell_passed_over(Unreadable(path, str(error)))
-            failed += 1
+            _, is_new = database.save(read_saved_run(path), "" if is_push else run_name(name_in(folder, path)))
+        except (UnreadableResults, HistoryUnavailable) as error:
+            is_refused = isinstance(error, HistoryUnavailable)
+            if is_refused:
+                database.check()  # raises where it would take no other run either
+            tell_passed_over(Unreadable(path, f"{path}: {error}" if is_refused else str(error)))
+            failed += not isinstance(error, NotOurResults)
             continue
-        new += database.save(run, "" if is_push else run_name(name_in(folder, path)))[1]
+        new += is_new
+        there += not is_new
         if is_push:
-            path.unlink()
-    there = len(paths) - failed - new
+            with suppress(OSError):  # sent again, it is there already
+                path.unlink()
     say([f"{count(new, 'run')} saved to {database}" + (f"; {there} there already" if there else "")])
-    return ExitStatus.USAGE if failed and is_push else ExitStatus.PASSED
+    return ExitStatus.USAGE if failed else ExitStatus.PASSED
