@@ -6,8 +6,8 @@ the rest stands in for it, or a slow commit would hide what it did to the tests 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -60,8 +60,8 @@ class Origin:
 
     branch: str = ""
     """Only runs of this branch."""
-    commits: tuple[str, ...] = ()
-    """Only runs of these commits without uncommitted changes. The nearest commit comes first."""
+    commits: Mapping[str, int] = field(default_factory=dict)
+    """Only runs of these commits without uncommitted changes: how far away each is, the nearest first."""
 
     def refusal(self, run: Heading) -> str:
         """Why the run may not be the baseline; "" where it may."""
@@ -73,14 +73,14 @@ class Origin:
 
     def nearness(self, run: Heading) -> int:
         """0 for a run of the nearest commit, less for every commit farther away."""
-        return -self.commits.index(run.provenance.commit) if self.commits else 0
+        return -self.commits[run.provenance.commit] if self.commits else 0
 
     @property
     def words(self) -> str:
         """The origin in a message, behind "run"."""
         if self.branch:
             return f" of branch {self.branch}"
-        return f" of commit {self.commits[0][:12]} or one before it" if self.commits else ""
+        return f" of commit {next(iter(self.commits))[:12]} or one before it" if self.commits else ""
 
 
 def find_baseline(
@@ -98,7 +98,7 @@ def find_baseline(
         return _named(storage.select(name, other_than) if storage else select_run(None, name), judged)
     if storage is None:
         return Baseline(None, "no run is saved")
-    origin = Origin(branch=name) if kind == BRANCH else Origin(commits=_ancestors(root, name) if kind else ())
+    origin = Origin(branch=name) if kind == BRANCH else Origin(commits=_ancestors(root, name) if kind else {})
     unreadable: list[Unreadable] = []
     newest_first = storage.newest_first(unreadable.append, started_of(judged.provenance) if judged else None)
     try:
@@ -245,10 +245,11 @@ def _nothing(origin: Origin, passed_over: Sequence[str]) -> str:
     return f"no complete run{origin.words} is saved; {len(passed_over)} passed over, the newest: {passed_over[0]}"
 
 
-def _ancestors(folder: Path, ref: str) -> tuple[str, ...]:
+def _ancestors(folder: Path, ref: str) -> dict[str, int]:
     """The commit where the folder's HEAD left `ref`, then its first parents, nearest first. Raises GitFailed."""
     commit = git(folder, "merge-base", "HEAD", ref)
-    return tuple(git(folder, "rev-list", "--first-parent", f"--max-count={MOST_ANCESTORS}", commit).split())
+    found = git(folder, "rev-list", "--first-parent", f"--max-count={MOST_ANCESTORS}", commit).split()
+    return {commit: distance for distance, commit in enumerate(found)}
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -133,15 +133,20 @@ class _Rows:
         self.names: list[tuple[str, str]] = []
         self._numbers: dict[tuple[str, str], int] = {}
         self._of_run: dict[tuple[tuple[str, str], ...], NDArray[np.int64]] = {}  # most runs have the same benchmarks
+        self._last: tuple[tuple[str, str], ...] | None = None  # which is hashed anew each time
+        self._places: NDArray[np.int64]  # of those that are followed
+        self._rows: NDArray[np.int64]  # their numbers
 
     def followed(self, run: Values) -> _Measured:
         """The run's values of tests and variants that are followed."""
         import numpy as np
 
-        if (numbers := self._of_run.get(run.benchmarks)) is None:
-            numbers = np.array([self._number(name) for name in run.benchmarks], dtype=np.int64)
-            self._of_run[run.benchmarks] = numbers
-        return _Measured(run.heading, numbers[numbers >= 0], run.values[numbers >= 0])
+        if run.benchmarks is not self._last:
+            if (numbers := self._of_run.get(run.benchmarks)) is None:
+                numbers = np.array([self._number(name) for name in run.benchmarks], dtype=np.int64)
+                self._of_run[run.benchmarks] = numbers
+            self._last, self._places, self._rows = run.benchmarks, np.flatnonzero(numbers >= 0), numbers[numbers >= 0]
+        return _Measured(run.heading, self._rows, run.values[self._places])
 
     def _number(self, name: tuple[str, str]) -> int:
         """-1 for a test and variant that isn't followed."""
