@@ -54,6 +54,12 @@ def test_what_noise_hides_is_no_contradiction() -> None:
     assert found == [["tiny", "fp32", "1–2", "1–2", "yes"], ["tiny", "bf16", "1–2", "1–2", "yes"]]
 
 
+def test_machines_on_which_nothing_was_timed_agree_on_nothing() -> None:
+    """Bug: they had all variants in the same order, it said."""
+    assert rows(("tiny", "a", seen({})), ("tiny", "b", evidence_of(make_run([])))) == []
+    assert ranks_of([("tiny", name, (), evidence_of(make_run([]))) for name in "ab"]) is None
+
+
 def test_what_ran_on_one_machine_or_twice_on_one_has_no_ranks() -> None:
     one = seen({"bf16": 2.0})
     assert rows(("tiny", "a", one), ("large", "b", one)) == []

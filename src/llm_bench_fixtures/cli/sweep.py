@@ -128,7 +128,7 @@ def _measure(plan: Plan, cells: Sequence[Cell], kept: Kept, address: str | None)
                 for outcome in outcomes:
                     for problem in kept.save(by_name[outcome.cell], outcome):
                         warn(problem)
-                    shown.ended(outcome)
+                    shown.ended(outcome, is_whole=kept.has(by_name[outcome.cell]))
     except KeyboardInterrupt:
         return False
     finally:
@@ -150,9 +150,10 @@ class _Shown:
         self.hosts = hosts
         self.display.now(self._line)
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: Outcome, *, is_whole: bool) -> None:
         self.over += 1
-        how = outcome.reason or f"measured on {outcome.host} in {about(outcome.seconds)}"
+        what = "measured" if is_whole else "no whole run"
+        how = outcome.reason or f"{what} on {outcome.host} in {about(outcome.seconds)}"
         if outcome.status and not outcome.reason:
             how += f", pytest's exit status was {outcome.status}"
         self.display.done(f"[{self.over}/{self.total}] {outcome.cell}: {how}{self._left()}")

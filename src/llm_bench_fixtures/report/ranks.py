@@ -50,8 +50,9 @@ def contradicted(variant: str, machines: Sequence[Pairs]) -> list[str]:
 
 
 def ranks_of(runs: Sequence[tuple[str, str, Pairs, Evidence]]) -> Ranks | None:
-    """runs: of each what runs, the machine, the order that is shown, and its evidence. None where no two machines ran
-    the same, or one machine did so twice."""
+    """runs: of each what runs, the machine, the order that is shown, and its evidence. None where no two machines
+    measured the same, or one machine did so twice."""
+    runs = [one for one in runs if one[-1].common]
     groups: dict[str, dict[str, tuple[Pairs, Evidence]]] = {}
     for what, machine, shown, seen in runs:
         groups.setdefault(what, {})[machine] = shown, seen
