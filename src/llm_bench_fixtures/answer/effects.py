@@ -125,7 +125,7 @@ def _decode_speedup(record: Record, reference: Record, confidence: float) -> Spe
 def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
     """Log ratio of the times per token in one run.
 
-    Of the reference's rounds in the turns of another group only their latency is kept: a token has the share of it that
+    Only the latency is kept of the reference's rounds in the turns of another group: a token has the share of it that
     it has in the reference's own rounds. The record's expected variance is not used, because it is of whole rounds:
     where these take seconds and are few, times per token scattered by twice that variance.
     """

@@ -1,6 +1,6 @@
 """How far two values may differ by chance, and by how much the machine itself differed.
 
-Of the times only the median latency has a measured noise: how far identical work differs within each run, and how far
+Only the median latency, of all times, has a measured noise: how far identical work differs within each run, and how far
 the rounds of the test scatter. That says nothing of a mean, a percentile or the first `generate`, which a single
 outlier moves.
 """

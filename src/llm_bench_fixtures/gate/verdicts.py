@@ -50,7 +50,7 @@ def is_worse(direction: Direction, base: float, head: float) -> bool:
 def log_ratio(base: float, head: float) -> float:
     """log(head / base): 0 where the two are equal, infinite where one of them is 0 or only one is negative.
 
-    Of two negative values it is the log ratio of their sizes, with the sign of head - base.
+    Two negative values have the log ratio of their sizes, with the sign of head - base.
     """
     if base == head:
         return 0.0

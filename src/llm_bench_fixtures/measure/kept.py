@@ -15,7 +15,7 @@ T = TypeVar("T")
 class KeptForModel(Generic[T]):
     """One value for each model, until it is dropped or the model is gone.
 
-    By identity, where a WeakKeyDictionary would need models that can be hashed.
+    Models are told apart by identity: a WeakKeyDictionary would need models that can be hashed.
     """
 
     def __init__(self) -> None:

@@ -100,7 +100,7 @@ def rate_of_all(sizes: Mapping[str, int], rates: Mapping[str, float], device: De
 def memory_read(device: Device, rows: int) -> Callable[[], object]:
     """Reads `rows` times ROW_BYTES when called. Allocates them.
 
-    By a matrix-vector product: torch's fastest reader, and what decoding one row consists of.
+    Uses a matrix-vector product: torch's fastest reader, and what decoding one row consists of.
     """
     import torch
 

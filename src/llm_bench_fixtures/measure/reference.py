@@ -184,7 +184,7 @@ class TailSums:
 def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk: Chunk) -> torch.Tensor:
     """Divergence from every probability of the reference, (n, V), and its entropy: (n,) nats.
 
-    Of like distributions, cross entropy less entropy is nothing but the rounding of both, in steps of 1e-6 nats; there
+    For like distributions, cross entropy less entropy is nothing but the rounding of both, in steps of 1e-6 nats; there
     each token's term is computed by itself.
     """
     import torch

@@ -244,7 +244,7 @@ def cross_entropy(probabilities: torch.Tensor, chunk: Chunk, products: torch.Ten
 def _draw(below: torch.Tensor, samples: int, first: int) -> torch.Tensor:
     """Token ids drawn with replacement, (n, samples), by inversion of the cumulative weights (n, V).
 
-    The same for the same positions, however they are batched.
+    Equal for equal positions, however they are batched.
     """
     import numpy as np
     import torch

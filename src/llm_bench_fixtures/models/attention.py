@@ -24,7 +24,7 @@ def asked_attention(request: LoadRequest) -> str:
 def known_attentions() -> tuple[str, ...]:
     """The names that transformers has for them.
 
-    Those for a paged cache are left out, as `generate` has none, and so are kernels from the hub, which are compiled
+    Kinds for a paged cache are left out, as `generate` has none, and so are kernels from the hub, which are compiled
     code of others.
     """
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -48,7 +48,7 @@ def check_known(name: str) -> None:
 def check_attention(request: LoadRequest) -> None:
     """Raise BackendUnavailable, with those that can be had, where the model can't run here with what is asked for.
 
-    By the model's shape, without its weights.
+    Checks the model's shape, without its weights.
     """
     name = asked_attention(request)
     if not name:

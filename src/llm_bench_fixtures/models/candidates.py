@@ -26,7 +26,7 @@ PANIC = "PanicException"  # from Rust libraries, such as tokenizers; no Exceptio
 def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
     """The first candidate of `settings.model` that has a usable tokenizer, config and weights.
 
-    Of several, each is loaded once to see: only then is it certain that it can be.
+    Each of several is loaded once to see: only then is it certain that it can be.
     Whatever fails with one is the reason why the next is tried. Raises NoCandidateLoaded with the reason of each.
     """
     failures: list[tuple[str, str]] = []

@@ -108,7 +108,7 @@ class Lineup:
 def together(needs: Sequence[Need]) -> int:
     """Bytes of variants that are loaded one after the other: what those hold that are, and what one takes more.
 
-    Those for which something is made may be loaded before their turn, so others may come last.
+    Variants for which something is made may be loaded before their turn, so others may come last.
     """
     loads = (_resident(needs[:number] if need.making else needs) + need.loading for number, need in enumerate(needs, 1))
     return max(*loads, _resident(needs) + max(need.scoring for need in needs))

@@ -37,7 +37,7 @@ GROWTH: pytest.StashKey[Growth] = pytest.StashKey()
 def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     """Where a stage ends with the test, tell the session, and show the answer so far in the terminal and the report.
 
-    The same after the first case that compares variants, which quality follows where a plugin orders the tests, so that
+    Likewise after the first case that compares variants, which quality follows where a plugin orders the tests, so that
     there are no stages. In long stages the report alone is written anew at times.
     """
     config = item.config

@@ -1,6 +1,6 @@
 """glibc's allocator, made to behave the same in every process; other C libraries are left as they are.
 
-By default it gives freed memory back to the system or keeps it, depending on how the heap happens to be laid out. A
+glibc gives freed memory back to the system or keeps it, depending on how the heap happens to be laid out. A
 process that gave it back faults thousands of pages in again in each round (the prefill of 256 tokens took 31 ms instead
 of 27.5 in a third of the processes). So processes keep memory while they are timed. But where the heap has grown for
 something large, what comes later lies scattered in it, and takes up to a third more. So loads and peaks, in which

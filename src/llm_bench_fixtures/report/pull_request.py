@@ -37,7 +37,7 @@ MOST_CHANGES, MOST_NOTES = 12, 4  # lines that a comment has room for
 def render_markdown(findings: Findings) -> str:
     """The whole file. Every text from outside is escaped: it can't become markup.
 
-    Of a run that is too long for a comment, folded parts are left out, the least needed first, and that is said.
+    Folded parts of a run that is too long for a comment are left out, the least needed first, and that is said.
     """
     text = ""
     for number in range(len(DISPENSABLE) + 1):

@@ -73,7 +73,7 @@ def _data(runs: Runs) -> pd.DataFrame:
 def render_runs_markdown(runs: Runs) -> str:
     """The whole file. Every text from outside is escaped: it can't become markup.
 
-    Of runs that are too many for a comment, rows and then whole parts are left out, and that is said.
+    Rows and then whole parts of runs that are too many for a comment are left out, and that is said.
     """
     table = runs.table
     rows = len(table.rows)

@@ -36,7 +36,7 @@ class Pace:
     is_large: bool = False
     """Whether the model is so large that no round is spent to warm up or to observe."""
     cores: int = 1
-    """Cores that a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
+    """Cores that a round occupies. 0 disables waiting: oversubscribed threads always look busy."""
     expected_variance: VarianceEstimate = NO_PRIOR
     """Expected variance of the log ratio of a pair of rounds, from the cases before this one."""
     allocation: Allocation = EVENLY

@@ -307,7 +307,7 @@ class Forecast:
     def correction(self, work: Work) -> float:
         """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer.
 
-        Of rounds, the first cases count for less: they have costs that none has after them.
+        The first cases of rounds count for less: they have costs that none has after them.
         """
         taken_s, done = self._taken[work], self._done[work]
         expected_s = sum(weight * piece.seconds(self._pace(variant)) for weight, variant, piece in done)

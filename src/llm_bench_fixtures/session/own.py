@@ -1,7 +1,7 @@
 """A user's own prompts as a run measures them: one at a time for latency, in full batches for throughput, each with as
 many new tokens as its answer has; and which of their answers are scored.
 
-Of many prompts some are timed, of all lengths: a round goes through all that are, and each variant needs several.
+Some of many prompts are timed, of all lengths: a round goes through all that are, and each variant needs several.
 """
 
 from __future__ import annotations

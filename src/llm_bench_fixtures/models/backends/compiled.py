@@ -1,6 +1,6 @@
 """torch.compile: transformers' `generate` with a static cache, each of whose decode steps runs compiled.
 
-That is transformers' own way to compile: the prefill runs as it does without, because each length of a prompt would be
+This is transformers' own way to compile: the prefill runs as it does without, because each length of a prompt would be
 compiled anew. The number of prompts and the cache's length are variables of the compiled code, so that two graphs, of
 one prompt and of several, serve all workloads, and both are compiled before the model is given out.
 """

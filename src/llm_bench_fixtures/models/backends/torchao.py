@@ -116,7 +116,7 @@ def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> 
 def _unavailable_where_refused(kind: str) -> Iterator[None]:
     """Raises BackendUnavailable where the model's own code asks of its weights what torchao's tensors can't do.
 
-    That shows when it first runs. A try in the load would do what the first generate is timed for.
+    The failure shows when it first runs. A try in the load would do what the first generate is timed for.
     """
     try:
         yield

@@ -145,7 +145,7 @@ def _slow_edge(run: Run, record: Record) -> Iterator[str]:
 def _other_text(run: Run, record: Record) -> Iterator[str]:
     """Greedy text that differs from the same prompts' on the plainest way to run them.
 
-    That is: one by one, else the smallest batch; with the usual cache.
+    The plainest way is one by one, else the smallest batch; with the usual cache.
     """
     if not record.workload or not record.outputs:
         return
