@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 from measure_history import NOISE, SLOWER_FROM, a_run, vary
 
@@ -47,6 +48,13 @@ def of_branch(storage: Storage) -> object:
     return find_baseline(storage, "branch:main", LIKENESS, Path())
 
 
+def merge_base(storage: Storage) -> object:
+    """Of a branch that left a thousand runs' commits; git isn't asked."""
+    commits = {commit_of(number): distance for distance, number in enumerate(reversed(range(1000)))}
+    with patch("llm_bench_fixtures.history.baseline._ancestors", lambda *_: commits):
+        return find_baseline(storage, "merge-base:main", LIKENESS, Path())
+
+
 def trend(storage: Storage) -> object:
     return read_trend(storage, TrendFilter(metrics=("latency_s",)), print)
 
@@ -56,7 +64,7 @@ def trend_of_variant(storage: Storage) -> object:
 
 
 QUESTIONS: dict[str, Callable[[Storage], object]] = {
-    one.__name__: one for one in (newest, baseline, of_branch, trend_of_variant, trend)
+    one.__name__: one for one in (newest, baseline, of_branch, merge_base, trend_of_variant, trend)
 }
 
 
@@ -77,12 +85,16 @@ def fill(database: Database, runs: int) -> None:
             print(f"{number + 1} runs in {time.perf_counter() - started:.0f} s", flush=True)
 
 
+def commit_of(number: int) -> str:
+    return f"{random.Random(number).getrandbits(160):040x}"  # noqa: S311
+
+
 def a_run_of(number: int, runs: int, whole: Run, plain: list[dict[str, float]]) -> Run:
     generator = random.Random(number)  # noqa: S311
     provenance = replace(
         whole.provenance,
         started=(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(hours=5 * number)).isoformat(),
-        commit=f"{generator.getrandbits(160):040x}",
+        commit=commit_of(number),
         model=f"model-{number % 2}",
         hardware=f"machine {number // 2 % 2}, 2 cores",
         branch="main" if number % 3 else f"topic-{number}",
