@@ -49,7 +49,7 @@ def of_branch(storage: Storage) -> object:
 
 
 def merge_base(storage: Storage) -> object:
-    """Of a branch that left a thousand runs' commits; git isn't asked."""
+    """Baseline of a branch that left a thousand runs' commits; git isn't asked."""
     commits = {commit_of(number): distance for distance, number in enumerate(reversed(range(1000)))}
     with patch("llm_bench_fixtures.history.baseline._ancestors", lambda *_: commits):
         return find_baseline(storage, "merge-base:main", LIKENESS, Path())

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(text: str) -> str:
-    """What is typed is not repeated: it may be an address with a password."""
+    """Parse the action. What is typed is not repeated in errors: it may be an address with a password."""
     if text not in ("import", "push"):
         raise argparse.ArgumentTypeError("expected import or push; --history names a database, --storage a folder")
     return text

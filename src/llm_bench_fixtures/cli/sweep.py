@@ -165,7 +165,7 @@ class _Shown:
         return f"{self.over} of {count(self.total, 'cell')}; {text}{self._left()}"
 
     def _left(self) -> str:
-        """By how fast cells have ended so far."""
+        """Time left, in words, from how fast cells have ended so far."""
         left = self.total - self.over
         return (
             f"; about {about((time.monotonic() - self.started) / self.over * left)} left" if self.over and left else ""
@@ -173,7 +173,7 @@ class _Shown:
 
 
 def _report(cells: Sequence[Cell], kept: Kept, arguments: argparse.Namespace) -> None:
-    """Of all cells that have a run, whenever it was measured."""
+    """Report on all cells that have a run, whenever it was measured."""
     runs: list[Run] = []
     places, absent = [], []
     for cell in cells:

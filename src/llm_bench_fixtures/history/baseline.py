@@ -27,13 +27,13 @@ MOST_TRIED = 20  # runs that are asked for what the newest had no time for
 
 @dataclass(frozen=True)
 class Likeness:
-    """What is known of the run to be judged before it runs. A baseline that is like it is preferred."""
+    """Facts of the run to be judged that are known before it runs. A baseline that is like it is preferred."""
 
     models: tuple[str, ...]
     """The candidates for the model."""
     random_weights: bool
     selection: tuple[str, ...]
-    """What of the command line narrows the tests, as in Run.selection."""
+    """Parts of the command line that narrow the tests, as in Run.selection."""
 
     def is_of_model(self, run: Heading) -> bool:
         """Whether the saved run measured one of the candidates, with weights of the same kind."""
@@ -45,7 +45,7 @@ class Baseline:
     """The run to compare with, or why there is none."""
 
     run: Run | None
-    """With what it had no time for as earlier runs have it, unless it was named."""
+    """Run with what it had no time for as earlier runs have it, unless it was named."""
     reason: str = ""
     """Why there is no run; empty where there is one."""
     passed_over: tuple[str, ...] = ()

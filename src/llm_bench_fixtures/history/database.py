@@ -83,7 +83,7 @@ class Database:
             query = query.where(runs.started < before.replace(tzinfo=None))
         older = query
         while True:
-            with self._reading() as connection:  # which ends before the caller has any
+            with self._reading() as connection:  # ends before the caller has any
                 page = connection.execute(older.limit(size)).all()
                 if older is query:
                     self._tell_unreadable(connection, pass_over)
@@ -213,7 +213,7 @@ class Database:
                 if found == VERSION:
                     yield connection
                     return
-            with self._writing():  # which brings the tables forward
+            with self._writing():  # brings the tables forward
                 pass
 
     @contextmanager
@@ -250,7 +250,7 @@ class Database:
             yield Heading(place, origin, state, row.is_baseline, row.measured, row.benchmarks, blessing, selection)
 
     def _tell_unreadable(self, connection: sa.Connection, pass_over: PassOver) -> None:
-        """Of runs that this version could make no rows from."""
+        """Pass over the runs that this version could make no rows from."""
         import sqlalchemy as sa
 
         lost = "SELECT run FROM documents WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)"

@@ -35,7 +35,7 @@ class Heading:
     """How many records it has."""
     blessing: Blessing | None = None
     selection: tuple[str, ...] = ()
-    """What of the command line narrowed the tests."""
+    """Parts of the command line that narrowed the tests."""
 
     @property
     def started(self) -> datetime:
@@ -53,7 +53,7 @@ def started_of(provenance: Provenance) -> datetime:
 
 
 def run_facts(file: str, provenance: Provenance, state: RunState) -> dict[str, str | bool]:
-    """What lists and tables for programs say of a run, by name."""
+    """Facts of a run for lists and tables for programs, by name."""
     given = ("started", "branch", "commit", "dirty", "model", "random_weights", "hardware")
     return {
         "file": file,

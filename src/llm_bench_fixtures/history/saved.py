@@ -29,7 +29,7 @@ from llm_bench_fixtures.writing import write_whole
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
 LONGEST_VALUE = 70  # bytes of a token's time in pytest-benchmark's files, with all that it is indented by
 ADDRESS = re.compile(r"([a-z+]+://.+)#(\d{1,18})", re.ASCII | re.DOTALL)
-RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
+RAW = ("batches_s", "tokens_s", "outputs")  # a record's large fields, kept only where pytest-benchmark keeps raw data
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def judged_run(run: Run, source: str = "this run") -> Run:
 
 
 def judged_run_from_json(run: Mapping[str, Any], source: str) -> Run:
-    """What `run_to_json` gave in another process. Raises UnreadableResults where it has another schema."""
+    """Run from what `run_to_json` gave in another process. Raises UnreadableResults where it has another schema."""
     try:
         return replace(msgspec.convert(run, Run[Record]), source=source)
     except msgspec.ValidationError as error:

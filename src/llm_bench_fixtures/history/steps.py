@@ -30,7 +30,7 @@ LEAST_SCATTER = 1e-4  # in logarithms: what a series is taken to scatter by that
 # information criterion's, for the place and the level that a step adds; 3, and the rest of these, are what brought the
 # false alarms in simulated histories down to some per cent while steps of twice the scatter were still found.
 PENALTY = 3.0
-FIRST_PENALTY = 12.0  # of the first pass, which only has to take away the steps that would look like autocorrelation
+FIRST_PENALTY = 12.0  # for the first pass, which only has to take away the steps that would look like autocorrelation
 # Runs that follow each other resemble each other (0.59 between fresh processes on a shared machine), which a short
 # series can't show: its own autocorrelation is averaged with this one as if that came from so many runs.
 PRIOR_AUTOCORRELATION, PRIOR_RUNS = 0.6, 20
@@ -102,7 +102,7 @@ def optimal_steps(series: Floats, penalty: float, least: int) -> list[int]:
     sums = np.concatenate(([0.0], np.cumsum(centred)))
     saved = np.full(len(series) + 1, np.inf)  # the best sum up to each position, without the squares of the values
     saved[0] = -penalty
-    begins = np.zeros(len(series) + 1, dtype=np.intp)  # of the last level there
+    begins = np.zeros(len(series) + 1, dtype=np.intp)  # begin of the last level there
     lengths = np.arange(len(series), 0, -1.0)
     for end in range(least, len(series) + 1):
         starts = slice(end - least + 1)
@@ -126,14 +126,14 @@ def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
     squares = float((residuals**2).sum())
     if not squares or len(logs) <= levels:
         return 0.0
-    own = float((residuals[1:] * residuals[:-1]).sum()) / squares + levels / len(logs)  # of few runs it is too small
+    own = float((residuals[1:] * residuals[:-1]).sum()) / squares + levels / len(logs)  # too small for few runs
     shared = (len(logs) * own + PRIOR_RUNS * PRIOR_AUTOCORRELATION) / (len(logs) + PRIOR_RUNS)
     shared = min(max(shared, 0.0), MOST_AUTOCORRELATION)
     return squares / (len(logs) - levels) * (1 + shared) / (1 - shared)
 
 
 def _levels(logs: Floats, steps: Sequence[int]) -> Floats:
-    """For each run, the mean of the level that it is in."""
+    """Mean of the level that each run is in."""
     import numpy as np
 
     parts = [logs[start:end] for start, end in pairwise((0, *steps, len(logs)))]

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.history.values import Values
 
 FOLDER = ".benchmarks"
-UNSENT = "unsent"  # its folder of runs that a database has yet to take
+UNSENT = "unsent"  # the storage's folder of runs that a database has yet to take
 LATEST = "latest"
 NUMBERED = re.compile(r"(\d+)_", re.ASCII)
 NUMBER = re.compile(r"(?:(?P<machine>.+)/)?(?P<number>\d{1,18})", re.ASCII)
-COMMIT = re.compile(r"[0-9a-f]{7,}", re.ASCII | re.IGNORECASE)  # of fewer digits too many words are made
+COMMIT = re.compile(r"[0-9a-f]{7,}", re.ASCII | re.IGNORECASE)  # with fewer digits too many words match
 MOST_TRIED = 20  # files of a folder that is no run, to name the runs in it
 HEXADECIMAL = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
 MADE_BY_AUTOSAVE = re.compile(r"_[0-9a-f]{7,40}_\d{8}_\d{6}", re.ASCII)  # the commit and the time in a file's name
@@ -47,7 +47,7 @@ class Storage(Protocol):
     """Where saved runs are kept. Its text tells where that is."""
 
     def places(self) -> Sequence[SavedAt]:
-        """Of all that may be runs, in the order of their names. None is read."""
+        """Places of all that may be runs, in the order of their names. None is read."""
 
     def name(self, place: SavedAt) -> str:
         """The name of a run among all runs."""
@@ -65,7 +65,7 @@ class Storage(Protocol):
         """The run that `text` names; see select_run."""
 
     def values(self, metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
-        """What each of the runs that can be read has of the metrics, in any order."""
+        """Values of the metrics in each run that can be read, in any order."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class RunFolder:
         return name_in(self.folder, Path(str(place)))
 
     def short_name(self, place: SavedAt) -> str:
-        """Without the machine's folder, where it is the only one."""
+        """Name without the machine's folder, where it is the only one."""
         return place.name if self._has_one_machine else self.name(place)
 
     @cached_property

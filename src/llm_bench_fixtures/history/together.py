@@ -1,5 +1,5 @@
-"""What two runs must share for their numbers to be comparable, the parts in which they differ, and what may be put
-together as one run: several runs that are pooled, shards of a run, the parts of a resumed one.
+"""Conditions for two runs' numbers to be comparable, the parts in which runs differ, and what may be put together as
+one run: several runs that are pooled, shards of a run, the parts of a resumed one.
 
 These must be of one version of everything that runs, on one machine, and ask for the same work. How long they measured,
 and which of the tests, may differ.
@@ -49,7 +49,7 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
 
 
 def why_runs_apart(first: Run, other: Run) -> Iterator[str]:
-    """The same for whole runs, which also tell what was loaded and run."""
+    """Reasons that keep whole runs apart: provenance, and what was loaded and run."""
     yield from why_apart(first.provenance, other.provenance)
     if first.reference != other.reference:
         yield f"another reference: {other.reference}, not {first.reference}"
@@ -134,7 +134,7 @@ def _process(provenance: Provenance) -> Iterator[str]:
 
 
 def _running(versions: Collection[str]) -> list[str]:
-    """Those of the named that run models, the package's backends' first; a project's own backend has others.
+    """Libraries of the named that run models, the package's backends' first; a project's own backend has others.
 
     llm-bench-fixtures is not among them: a commit that changes it is to be judged too.
     """

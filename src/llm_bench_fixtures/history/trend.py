@@ -42,7 +42,7 @@ MOST_ROUNDS = 200
 
 @dataclass(frozen=True)
 class TrendFilter:
-    """What of the runs is followed. An empty field stands for everything."""
+    """Filter of what is followed in the runs. An empty field stands for everything."""
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
     tests: str = ""
@@ -87,7 +87,7 @@ class TrendLine:
 
     @property
     def steps(self) -> Iterator[tuple[Level, Level]]:
-        """For each step, the levels before and after it."""
+        """Levels before and after each step."""
         return pairwise(self.levels)
 
 
@@ -133,8 +133,8 @@ class _Rows:
         self.names: list[tuple[str, str]] = []
         self._numbers: dict[tuple[str, str], int] = {}
         self._of_run: dict[tuple[tuple[str, str], ...], NDArray[np.int64]] = {}  # most runs have the same benchmarks
-        self._last: tuple[tuple[str, str], ...] | None = None  # which is hashed anew each time
-        self._places: NDArray[np.int64]  # of those that are followed
+        self._last: tuple[tuple[str, str], ...] | None = None  # hashed anew each time
+        self._places: NDArray[np.int64]  # places of those that are followed
         self._rows: NDArray[np.int64]  # their numbers
 
     def followed(self, run: Values) -> _Measured:

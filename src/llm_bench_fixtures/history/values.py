@@ -23,7 +23,7 @@ MetricsT = TypeVar("MetricsT", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class Values:
-    """What a run measured of some metrics."""
+    """Values of some metrics in one run."""
 
     heading: Heading
     benchmarks: tuple[tuple[str, str], ...]
@@ -38,7 +38,7 @@ class _Record(RecordHead, Generic[MetricsT]):
 
 
 def read_values(paths: Iterable[Path], metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
-    """Those of the files that can be read, in their order; `pass_over` is called with each of the others."""
+    """Values from the files that can be read, in their order; `pass_over` is called with each of the others."""
     import numpy as np
 
     record: type[_Record[msgspec.Struct]] = _Record[_metrics_type(metrics)]  # type: ignore[assignment, misc]

@@ -124,7 +124,7 @@ def score_the_rest(session: pytest.Session) -> None:
 
 def finish(session: pytest.Session, exitstatus: int) -> None:
     """Report and judge what was measured, however the session ended."""
-    was_stopped = bool(session.shouldstop or session.shouldfail)  # by -x, --maxfail or a plugin
+    was_stopped = bool(session.shouldstop or session.shouldfail)  # stopped by -x, --maxfail or a plugin
     is_hurried = exitstatus == pytest.ExitCode.INTERRUPTED and not was_stopped  # somebody waits for its end
     write_results(session, interrupted=is_hurried or was_stopped, draws=not is_hurried)
     stash = session.config.stash
@@ -187,7 +187,7 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     if bench.deadline.is_over:
         bench.loader.kill()  # the machine is needed for the report
     run = _run_of(session, interrupted=interrupted)
-    if worth_of(run) == NOTHING and not (run.records and draws):  # it was stopped before anything was measured
+    if worth_of(run) == NOTHING and not (run.records and draws):  # stopped before anything was measured
         return
     config.stash[RUN] = run
     if is_gated(config):
@@ -226,7 +226,7 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
 
 
 def _changes(config: pytest.Config, run: Run) -> Changes | None:
-    """What the run changed against another, which costs no more than itself where it can't be found out."""
+    """Changes of the run against another. Failing to find these out costs no more than them."""
     try:
         return changes_of_run(config, run)
     except Exception as error:  # a bug of ours
@@ -254,7 +254,7 @@ def settle_status(session: pytest.Session) -> None:
 
 
 def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """What was found, what was not written, and what the gate decided."""
+    """Show what was found, what was not written, and what the gate decided."""
     width = terminal_width(terminalreporter)
     published = config.stash.get(PUBLISHED, None)
     if published is not None and published.findings is not None:
@@ -274,7 +274,7 @@ def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> N
 
 
 def trouble_lines(config: pytest.Config) -> Iterator[str]:
-    """What of the report was not written, where an earlier one is, and what failed at the end of the run."""
+    """Lines on what of the report was not written, where an earlier one is, and what failed at the end of the run."""
     published = config.stash.get(PUBLISHED, None)
     problems = (*published.notes, *published.problems) if published is not None else _unpublished_lines(config)
     failures = config.stash[SESSION].failures if SESSION in config.stash else {}

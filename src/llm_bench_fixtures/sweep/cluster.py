@@ -22,16 +22,16 @@ OF_RAY = ("memory", "object_store_memory")  # resources that no file asks for
 ATTEMPTS = 2
 LOOK_EVERY_S = 1.0
 CONNECT_S = 5.0
-ANSWER_S = 60.0  # in which each node says its version
-GONE_S = 30.0  # without a node that fits, until a cell is given up
-NOT_SENT = (".benchmarks", "llm-bench-report*", "llm-bench-sweep*")  # of the folder that nodes are sent
+ANSWER_S = 60.0  # seconds in which each node says its version
+GONE_S = 30.0  # seconds without a node that fits, until a cell is given up
+NOT_SENT = (".benchmarks", "llm-bench-report*", "llm-bench-sweep*")  # left out of the folder that nodes are sent
 
 
 @dataclass(frozen=True)
 class Node:
     id: str
     name: str
-    """Its host, or its address."""
+    """Host or address of the node."""
     resources: Mapping[str, float]
     labels: Mapping[str, str]
 
@@ -131,7 +131,7 @@ class Cluster:
         self._folder = folder
 
     def nodes(self) -> list[Node]:
-        """Those that are alive."""
+        """Nodes that are alive."""
         return [
             Node(
                 one["NodeID"],
@@ -177,7 +177,7 @@ class Cluster:
         return NodeAffinitySchedulingStrategy(node, soft=False)
 
     def run(self, cells: Sequence[Cell], told: Callable[[Mapping[str, str]], None]) -> Generator[Outcome]:
-        """What became of each, as it ends. A cell whose node died is begun once more. told: gets the host of each cell
+        """Outcome of each cell, as it ends. A cell whose node died is begun once more. told: gets the host of each cell
         that runs, about once a second. What still runs where the caller stops is ended."""
         from ray.util.queue import Queue
 

@@ -36,7 +36,7 @@ OVER = {0, 1, *ExitStatus} - {
 
 @dataclass(frozen=True)
 class Commit:
-    """What is checked out in the folder that the cells run in, as a run's provenance has it."""
+    """Commit that is checked out in the folder that the cells run in, as a run's provenance has it."""
 
     commit: str = ""
     branch: str = ""

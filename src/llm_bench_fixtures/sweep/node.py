@@ -23,19 +23,19 @@ from llm_bench_fixtures.sweep.plan import Cell
 from llm_bench_fixtures.version import __version__
 
 LOCK = "llm-bench-sweep.lock"  # in the folder for temporary files
-LAST_BYTES = 200_000  # of what pytest writes, that are kept
-LAST_LINES = 3  # of it, in the reason why there is no run
-# As pytest's own process, which the kernel ends with the one that Ray runs, should that be killed.
+LAST_BYTES = 200_000  # bytes kept of what pytest writes
+LAST_LINES = 3  # lines of pytest's output in the reason why there is no run
+# Code that runs pytest and ends with the process that Ray runs, should that be killed.
 PYTEST = (
     "from llm_bench_fixtures.processes.parent import kill_with_parent; kill_with_parent(); "
     "import runpy; runpy.run_module('pytest', run_name='__main__', alter_sys=True)"
 )
-THREADS = "OMP_NUM_THREADS"  # which Ray sets by the CPUs that a task asks for
+THREADS = "OMP_NUM_THREADS"  # Ray sets it by the CPUs that a task asks for
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell."""
+    """Outcome of a cell."""
 
     cell: str
     reason: str = ""
@@ -49,14 +49,14 @@ class Outcome:
     results: bytes = b""
     """The results.json."""
     saved: tuple[tuple[str, bytes], ...] = ()
-    """What pytest-benchmark saved: paths within its storage, and their content."""
+    """Files that pytest-benchmark saved: paths within its storage, and their content."""
 
 
 def measure(cell: Cell, folder: str | None, board: Any, version: str) -> Outcome:
     """Run the cell's session, once no other one runs on this host. folder: to run in; None: an empty one. board: a
     queue that is told where it runs. version: of this package, where the sweep was started."""
     host, started = socket.gethostname(), time.perf_counter()
-    if version != __version__:  # of a node that came after all were asked
+    if version != __version__:  # the node came after all were asked
         return Outcome(cell.name, f"on {host}: it has llm-bench-fixtures {__version__}, and this is {version}", host)
     try:
         with alone(), ScratchFolder("sweep") as scratch:
@@ -112,7 +112,7 @@ def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with as many threads as a session has that Ray doesn't start."""
+    """Environment of this process, with as many threads as a session has that Ray doesn't start."""
     import psutil
 
     environment = dict(os.environ)

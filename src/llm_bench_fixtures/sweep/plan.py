@@ -31,7 +31,7 @@ NOT_CUSTOM = {
     "memory": "leave it out, and name machines by resources or labels of your own",
     "object_store_memory": "leave it out, and name machines by resources or labels of your own",
 }
-LEAST = 0.0001  # of a resource, that Ray can count
+LEAST = 0.0001  # smallest amount of a resource that Ray can count
 
 CellName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.+-]*$", max_length=60)]  # a part of a folder's path
 HEADER = re.compile(r"\s*\[\[?\s*([\w-]+)(?:\.([\w-]+))?\s*\]")
@@ -41,24 +41,24 @@ LINE = re.compile(r"at line (\d+)")
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one entry of an axis adds to a cell."""
+    """Entry of an axis, which adds this to a cell."""
 
     name: CellName
     arguments: tuple[str, ...] = ()
-    """Of pytest's command line."""
+    """Arguments of pytest's command line."""
     environment: dict[str, str] = {}
 
 
 class Model(Choice, frozen=True):
     model: str = ""
-    """As for --llm-model; empty: its name."""
+    """Model as for --llm-model; empty: its name."""
 
 
 class Machine(Choice, frozen=True):
     resources: dict[str, float] = {}
-    """Of Ray's custom ones, how many a node must have."""
+    """Ray's custom resources: how many a node must have."""
     labels: dict[str, str] = {}
-    """That a node was started with."""
+    """Labels that a node was started with."""
     gpus: Annotated[float, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
@@ -84,8 +84,8 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suite: tuple[str, ...] = ()
     """Paths for pytest; empty: the ready suite."""
     folder: str | None = None
-    """That cells run in and that nodes are sent, seen from the file. Default: the file's for a suite of one's own, else
-    none."""
+    """Folder that cells run in and that nodes are sent, seen from the file. Default: the file's for a suite of one's
+    own, else none."""
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     leave_out: tuple[str, ...] = ()
@@ -111,11 +111,11 @@ class Cell:
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     what: str = ""
-    """Its name without the machine; empty where that is all of it."""
+    """Name of the cell without the machine; empty where that is all of it."""
 
     def digest(self, state: str) -> str:
-        """The same for two cells that run the same, with this version of the package. state: of the folder that it runs
-        in."""
+        """Digest that is equal for two cells that run the same, with this version of the package. state: of the folder
+        that it runs in."""
         known = msgspec.json.encode([__version__, state, asdict(self)], order="deterministic")
         return hashlib.sha256(known).hexdigest()[:16]
 
@@ -124,7 +124,7 @@ class Cell:
 class Plan:
     cells: tuple[Cell, ...]
     folder: Path | None
-    """That the cells run in; None: an empty one."""
+    """Folder that the cells run in; None: an empty one."""
 
 
 def read_plan(path: Path, *, is_local: bool) -> Plan:

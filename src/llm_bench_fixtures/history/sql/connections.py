@@ -65,7 +65,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _begin_on_server(connection: sa.Connection) -> None:
-    """What is read in several queries is of one moment, and nobody waits for ever for others' locks; as in SQLite."""
+    """Begin so that several queries read one moment, and nobody waits for ever for others' locks; as in SQLite."""
     level = "READ COMMITTED" if connection.get_execution_options().get("writes") else "REPEATABLE READ"
     timeout = f"SET LOCAL lock_timeout = '{WAIT_BUDGET_S * 1000:.0f}ms'"
     connection.exec_driver_sql(f"SET TRANSACTION ISOLATION LEVEL {level}; {timeout}")

@@ -50,7 +50,7 @@ def make(connection: sa.Connection, url: str) -> None:
     for number, name in connection.execute(sa.select(documents.run, documents.name)).all():
         packed = connection.scalar(sa.select(documents.json).where(documents.run == number))
         place = Address(url, number)
-        with suppress(errors.UnreadableResults):  # it is named in every list, as no run has its number
+        with suppress(errors.UnreadableResults):  # every list names it, as no run has its number
             tabulate(connection, number, name, run_of_rows(unpacked(packed or b"", place), place))
 
 
@@ -114,12 +114,12 @@ def blessing_in(run: Run) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    """As JSON."""
+    """Value as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def digest_of(run: Run) -> str:
-    """What no two runs share, and all copies of one do: its times."""
+    """Digest that no two runs share, and all copies of one do: of its times."""
     rounds = sorted((record.test, record.rounds_s) for record in run.measured())
     return hashlib.sha256(_text((run.provenance.started, run.provenance.hardware, rounds)).encode()).hexdigest()
 

@@ -16,7 +16,7 @@ from llm_bench_fixtures.options.parsers import POSTGRESQL, SQLITE
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-VERSION = 1  # of the tables; a database of an older one is brought forward
+VERSION = 1  # version of the tables; a database with an older one is brought forward
 SCHEMA = "llm_bench_schema"  # the table that marks a database as ours
 WORKLOAD_TEXTS = ("digest", "cache", "padding_side")
 WORKLOAD = ("digest", "prompts", "batch_size", "prompt_tokens", "padded_tokens", "new_tokens", "cache", "padding_side")
@@ -45,7 +45,7 @@ VIEWS = {
 
 @cache
 def tables() -> Mapping[str, sa.Table]:
-    """By name. A run's number is the same in all."""
+    """Tables by name. A run's number is the same in all."""
     import sqlalchemy as sa
 
     metadata, column = sa.MetaData(), sa.Column
