@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import configparser
+import io
 import os
 import re
 import runpy
 import subprocess
 import sys
+import tokenize
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
@@ -268,3 +271,50 @@ def test_what_an_environment_names_is_pinned(environment: str) -> None:
     own = [f"llm-bench-fixtures[{named['extras']}]"] if named["extras"] else []
     texts = [*named.get("deps", "").split(), *project["dependencies"], *own]
     assert required(texts, project["optional-dependencies"]) <= {canonicalize_name(pin.split("==")[0]) for pin in pins}
+
+
+LEANS = re.compile(r"(Of|By|That|The same)\b")
+
+
+def openings(text: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring, those of attributes too, and of each comment's first line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value.strip()
+    last = -1  # line of a comment that stands alone
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            is_alone = token.line.lstrip().startswith("#")
+            if not (is_alone and token.start[0] == last + 1):
+                yield token.start[0], token.string.lstrip("#: ")
+            last = token.start[0] if is_alone else last
+
+
+def leaning(text: str) -> list[int]:
+    return sorted(line for line, opening in openings(text) if LEANS.match(opening))
+
+
+def test_docstrings_and_comments_open_with_their_subject() -> None:
+    files = [path for folder in ("src", "tools", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = [(path, line) for path in files for line in leaning(path.read_text(encoding="utf-8"))]
+    assert [f"{path.relative_to(ROOT)}:{line}" for path, line in found] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (1, '"""Of a module."""'),
+        (2, 'class Some:\n    """By its members."""'),
+        (2, 'def some():\n    """That of a function."""'),
+        (2, 'rate: float\n"""The same of an attribute."""'),
+        (1, "rate = 1  # Of a line"),
+        (1, "# Of a block,\n# which may go on as it likes"),
+    ],
+)
+def test_an_opening_that_leans_on_the_line_before_is_found(line: int, code: str) -> None:
+    assert leaning(code) == [line]
+
+
+@pytest.mark.parametrize("code", ['"""Offers of a module."""', "# Sizes,\n# By unit.", 'rate = "Of a string"'])
+def test_a_subject_first_and_what_is_no_docstring_are_passed_over(code: str) -> None:
+    assert leaning(code) == []
