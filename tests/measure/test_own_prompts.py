@@ -182,7 +182,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, message: str) -> None:
 
 
 BROKEN_CSV: Mapping[str, tuple[str, str]] = {
-    "another column": ("ask;answer\nHi;Ho\n", "mine.csv is no JSON, and as CSV it has no column prompt, text, "),
+    "another column": ("ask;answer\nHi;Ho\n", "mine.csv is no JSON, and as CSV with commas it has no column "),
     "a value too many": ("prompt,answer\nHi,Ho,Ha\n", "mine.csv, line 2 has another number of values than the header"),
     "a value too few": ("prompt,answer\nHi,Ho\nHi\n", "mine.csv, line 3 has another number of values than the header"),
     "an open quote": ('prompt\n"Hi\n', "mine.csv, line 2: unexpected end of data"),
@@ -210,7 +210,9 @@ def test_a_line_of_a_csv_is_where_its_row_begins() -> None:
 
 
 def test_what_is_no_text_is_refused_with_the_byte() -> None:
-    with pytest.raises(InvalidSetting, match=r"^mine\.bin is no text in UTF-8: byte 1 is 0xff$"):
+    with pytest.raises(
+        InvalidSetting, match=r"^mine\.bin is no text in UTF-8: byte 1 is 0xff; give JSONL, JSON or CSV in UTF-8$"
+    ):
         parse_own_prompts("mine.bin", b"a\xff")
 
 

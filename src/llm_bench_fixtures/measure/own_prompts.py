@@ -169,7 +169,8 @@ def _decoded(name: str, data: bytes) -> str:
     try:
         text = data.decode("utf-8-sig")  # with the mark that some editors put first, or without
     except UnicodeDecodeError as error:
-        raise InvalidSetting(f"{name} is no text in UTF-8: byte {error.start} is {data[error.start]:#04x}") from error
+        what = f"byte {error.start} is {data[error.start]:#04x}"
+        raise InvalidSetting(f"{name} is no text in UTF-8: {what}; give JSONL, JSON or CSV in UTF-8") from error
     if "\0" in text:
         raise InvalidSetting(f"{name} is no text: byte {data.index(0)} is zero; give JSONL, JSON or CSV")
     return text
@@ -218,7 +219,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
         known = (*TEXTS, *CHATS, *OTHERS)
         if not {*known} & {column.strip().lower() for column in header}:
             raise InvalidSetting(
-                f"{name} is no JSON, and as CSV it has no column {alternatives(known)}, but "
+                f"{name} is no JSON, and as CSV with commas it has no column {alternatives(known)}, but "
                 f"{shortened(', '.join(header))}"
             )
         before = reader.line_num

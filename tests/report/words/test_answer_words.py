@@ -560,6 +560,14 @@ def test_memory_alone_is_no_reason_to_give_up_speed() -> None:
     )
 
 
+def test_a_speed_that_too_few_rounds_tell_is_not_spoken_of() -> None:
+    """Bug: "40.0 MB of memory instead of 100 MB, perplexity +0.0 %, – as fast as fp32", after a single round."""
+    peaks = {"fp32": 100_000_000, "v0": 40_000_000}
+    once = [make_block_record(name, reference_s=(1.0,), memory=MemoryFacts(peak)) for name, peak in peaks.items()]
+    said = "Use v0 for the least memory: 40.0 MB of memory instead of 100 MB, perplexity +0.0 %."
+    assert said in answer(make_run(once)).lines
+
+
 @pytest.mark.parametrize(
     ("peaks", "outcome", "names"),
     [

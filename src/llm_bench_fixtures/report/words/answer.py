@@ -15,8 +15,9 @@ from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks_of
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Standings, standings_for
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
-from llm_bench_fixtures.report.words.measured import speedup_words
 from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
@@ -312,9 +313,9 @@ def _costs(pick: Pick, seen: Evidence) -> Iterator[str]:
 
 
 def _speed(name: str, seen: Evidence) -> Iterator[str]:
-    record = seen.common.get(name)
-    if record is not None and seen.reference is not None:
-        yield f"{speedup_words(record, seen)} as fast as {seen.run.reference}"
+    found = headline_speedup(seen.common.get(name), seen)
+    if found.value is not None and seen.reference is not None:  # one round has no interval
+        yield f"{text(found)} as fast as {seen.run.reference}"
 
 
 def _sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, float]]:

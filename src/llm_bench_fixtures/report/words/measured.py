@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.noise import disturbance, in_turns_at_all, was_alone
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
-from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.speedup import disturbed_pairs
@@ -47,11 +45,6 @@ def noise_warning(seen: Evidence) -> str:
         f"Noisy machine: {'; '.join(seen_of_it)}. Safe to conclude nevertheless: "
         f"{'; '.join(safe) or 'nothing about speed'}. Memory and quality are not affected. {todo}."
     )
-
-
-def speedup_words(record: Record | None, seen: Evidence) -> str:
-    """The speed-up over the reference."""
-    return text(headline_speedup(record, seen))
 
 
 def speedup_footnotes(seen: Evidence) -> Iterator[str]:
