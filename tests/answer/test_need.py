@@ -122,6 +122,8 @@ def test_what_is_wanted(text: str, want: Reader) -> None:
         ("speedup>=2x", "speedup: expected a number without a unit, such as 1.01, got '2x'"),
         ("ppl_ratio<=0.99", "ppl_ratio: expected at least 1, got 0.99: 1.01 allows 1 % more than the reference's"),
         ("top1_agreement>=99", "top1_agreement: 99 would be 9900%: type 99%, or a share of at most 1"),
+        ("top1>=101%", "top1: expected at most 100%, got 101%"),
+        ("top1>=150", "top1: expected at most 100%, got 150"),
         ("rounds>=3", "rounds can't be limited: neither more nor less of it is better"),
         ("tpot_s<=50ms, tpot<=40ms", "tpot_s is limited twice: leave one of the two out"),
         ("speed<=2", "unknown metric 'speed'. Did you mean speedup"),

@@ -254,6 +254,8 @@ def _parse_bound(name: str, text: str, metric: Metric) -> float:
         known = list(filter(None, sizes))
         raise UnknownName(f"unit of {name}", unit, known) if unit and known else InvalidSetting(expected)
     bound = float(found[1]) * size
+    if metric.unit is Unit.SHARE and bound > 100 * size:
+        raise InvalidSetting(f"{name}: expected at most 100%, got {text}")
     if metric.unit is Unit.SHARE and bound > 1:
         raise InvalidSetting(f"{name}: {text} would be {bound:.0%}: type {text}%, or a share of at most 1")
     if metric.name == QualityMeasure.PPL_RATIO and bound < 1:
