@@ -115,6 +115,7 @@ def test_an_import_wants_a_database(shell: Shell) -> None:
         ("postgresql://me@host/runs?password=s3cret", "there is a password in the URL"),
         ("postgresql://me:s3cret#@host/runs", "no URL of a database: special characters are written as %XX"),
         ("postgresql://me:123/s3cret@host/runs", "no URL of a database"),
+        ("postgresql://me@h\udcff/runs", "no URL of a database"),
         ("mysql://me:s3cret@host/runs", "expected sqlite:///FILE or postgresql://[USER@]HOST[:PORT]/DATABASE"),
         ("me:s3cret@host", "expected sqlite:///FILE or postgresql://[USER@]HOST[:PORT]/DATABASE"),
         ("sqlite://history.db", "expected a file behind sqlite:///, such as sqlite:///history.db"),

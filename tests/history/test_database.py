@@ -424,6 +424,14 @@ def test_a_check_leaves_nothing(history: Database, tmp_path: Path) -> None:
     assert new.save(a_run(1))[1]
 
 
+@pytest.mark.parametrize("address", ["postgresql://:", "postgresql://host/x?port=9%25"])
+def test_a_url_that_a_library_refuses_is_told(address: str) -> None:
+    """Bug: it ended with a traceback."""
+    pytest.importorskip("psycopg")
+    with pytest.raises(InvalidSetting, match="no URL of a database"):
+        Database(address).check()
+
+
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(HistoryUnavailable, match=r"the history postgresql:.* can't be used: connection .*failed"):

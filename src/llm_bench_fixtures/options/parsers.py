@@ -317,7 +317,7 @@ def parse_history(text: str) -> str:
         _ = parts.port  # raises for none
     except ValueError:
         parts = None
-    if parts is None or parts.fragment or "@" in parts.path:
+    if parts is None or parts.fragment or "@" in parts.path or not text.isascii():
         raise InvalidSetting(f"no URL of a database: special characters are written as %XX, and {NO_PASSWORDS}")
     secrets = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if "password" in name.lower()}
     if parts.password is not None or secrets:

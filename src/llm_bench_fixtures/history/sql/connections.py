@@ -23,7 +23,7 @@ CONNECTION = {"connect_timeout": 10, "tcp_user_timeout": 30_000}  # seconds; mil
 
 @cache
 def engine_of(url: str) -> sa.Engine:
-    """Raises MissingLibrary."""
+    """Raises MissingLibrary, and InvalidSetting for a URL that the library refuses."""
     try:
         import sqlalchemy as sa
 
@@ -41,6 +41,8 @@ def engine_of(url: str) -> sa.Engine:
         return engine
     except ImportError as error:
         raise errors.MissingLibrary("a database of saved runs", "SQLAlchemy and psycopg", "sql") from error
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise errors.InvalidSetting(f"{url} is no URL of a database: {errors.first_line(error)}") from error
 
 
 def _may_pass(error: Exception) -> bool:
