@@ -16,4 +16,4 @@ def load(request: LoadRequest) -> NoReturn:
     raise LookupError("nothing to load")
 
 
-BACKEND = Backend(load, libraries=("pytest-xdist",), loggers=("slow_engine",))
+BACKEND = Backend(load)
