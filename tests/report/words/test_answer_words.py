@@ -105,9 +105,9 @@ def test_the_limit_moves_the_answer() -> None:
     found = answer(full_run())
     assert found.lines == (
         (
-            "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes less memory. bf16 "
-            "is 1.25× as fast as fp32, but may or may not keep the quality limit (not decided: perplexity +1.0 % "
-            "± 0.2 %)."
+            "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes measurably "
+            "less memory. bf16 is 1.25× as fast as fp32, but may or may not keep the quality limit (not decided: "
+            "perplexity +1.0 % ± 0.2 %)."
         ),
     )
     assert found.recommendations[0].sentence == ("No other variant within the quality limit is more than 10 % faster.")
@@ -221,8 +221,9 @@ def test_where_all_that_is_faster_is_beyond_the_limit_the_win_is_told_all_the_sa
     quality = {"perplexity": 22.0, "ppl_ratio": 1.1, "ppl_ratio_error": 0.001}
     assert answer(two(1.0, 0.25, quality=quality)).lines == (
         (
-            "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes less memory. bf16 "
-            "is 4.00× as fast as fp32, but does not keep the quality limit (perplexity +10.0 % ± 0.1 %)."
+            "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes measurably "
+            "less memory. bf16 is 4.00× as fast as fp32, but does not keep the quality limit (perplexity +10.0 % "
+            "± 0.1 %)."
         ),
     )
 
@@ -238,7 +239,7 @@ def test_each_reader_has_a_rival_beyond_the_limit() -> None:
     cost = "but does not keep the quality limit (perplexity +10.0 % ± 0.1 %)"
     kept = (
         "Keep fp32: no other variant within the quality limit is more than 10 % faster, has over 10 % more throughput "
-        "or takes less memory."
+        "or takes measurably less memory."
     )
     latency, throughput = "4.00× (3.88–4.13) as fast as fp32", "3.00× (2.91–3.10) fp32's throughput at batch 4"
     assert answer(make_run(records, variants)).lines == (
@@ -639,7 +640,7 @@ def test_near_lossless_variants_are_grouped() -> None:
     assert found.notes[-1].startswith("Near-lossless by perplexity: bf16. The whole 95 % interval of its perplexity ")
     assert found.lines == (
         "Use bf16 for the lowest latency: 2.00× as fast as fp32, near-lossless.",
-        "Keep fp32 for the least memory: no other variant takes less memory.",
+        "Keep fp32 for the least memory: no other variant takes measurably less memory.",
     )
 
 
@@ -773,9 +774,9 @@ def test_readers_whom_nothing_serves_are_told_in_the_answer() -> None:
     steady = make_run([*side_by_side(2.0).records, batch("fp32", 4), batch("v0", 4)])
     assert answer(steady).lines[1] == (
         "Keep fp32 for the most throughput and the least memory: no other variant has over 10 % more throughput or "
-        "takes less memory."
+        "takes measurably less memory."
     )
     wide = replace(make_block_record("v0", 1.0, 1.0), scenario="batch", case="4", workload=batch("v0", 4).workload)
     unknown = make_run([*side_by_side(2.0).records, batch("fp32", 4), wide])
     assert answer(unknown).lines[1].startswith("Undecided for the most throughput: ")
-    assert answer(unknown).lines[2] == "Keep fp32 for the least memory: no other variant takes less memory."
+    assert answer(unknown).lines[2] == "Keep fp32 for the least memory: no other variant takes measurably less memory."

@@ -69,7 +69,7 @@ def test_undecided_names_the_likely_winner_and_what_is_certain() -> None:
 
 def test_the_reference_is_kept_where_nothing_can_be_much_faster() -> None:
     assert first_line(run_of({"int8": (0.7, 0.01), "bf16": (1.02, 0.01)})) == (
-        "Keep fp32: no other variant is more than 10 % faster or takes less memory."
+        "Keep fp32: no other variant is more than 10 % faster or takes measurably less memory."
     )
 
 
@@ -88,7 +88,7 @@ def test_the_fastest_whose_quality_is_undecided_stands_next_to_the_one_that_keep
             "(1.55–1.65) as fast as fp32, but may or may not keep the quality limit (not decided: perplexity +1.0 % "
             "± 0.2 %)."
         ),
-        "Keep fp32 for the least memory: no other variant within the quality limit takes less memory.",
+        "Keep fp32 for the least memory: no other variant within the quality limit takes measurably less memory.",
     )
 
 

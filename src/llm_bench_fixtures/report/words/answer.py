@@ -44,7 +44,7 @@ _PHRASES = {
     Reader.THROUGHPUT: _Phrases(
         "has the most throughput", "has", "more throughput", f"has over {_SMALL} more throughput"
     ),
-    Reader.MEMORY: _Phrases("takes the least memory", "takes", "less memory", "takes less memory"),
+    Reader.MEMORY: _Phrases("takes the least memory", "takes", "less memory", "takes measurably less memory"),
 }
 
 
