@@ -177,7 +177,7 @@ def test_of_a_hundred_thousand_prompts_a_sample_is_read_and_said(prompts: Prompt
     corpus = run.answers
     assert corpus is not None
     assert (corpus.name, len(corpus.answers), corpus.read[0]) == ("answers of mine.jsonl", 1000, "Hi you")
-    timed = "timed: 64 (one at a time), 64 (batch of 4) of 1000, the longest too"
+    timed = "timed: 64 (one at a time), 64 (batch of 4) of a seeded sample of 1,000, the longest too"
     assert run.description.endswith(f"100,000 prompts; {timed}; scored: 1,000 answers of a seeded sample")
     long = run_of(*[{"prompt": "Hi", "output_tokens": 200}] * 40, cache="static,dynamic")
     assert len(long.work(BATCH, prompts).rows) == 8

@@ -190,12 +190,14 @@ class OwnRun:
             yield f"left out: {count(given.unasked, 'conversation')} in which no user asks, or a tool is called"
         if "_ready" not in vars(self):
             return
+        is_sample = len(self._sampled) < len(given.prompts)
         timed = {case.size: len(self._timed(case.batch_size)) for case in self._cases}  # whatever their cache
         if min(timed.values()) < len(self._ready):
             those = ", ".join(f"{number} ({case})" for case, number in timed.items())
             more = "; shorter prompts or answers allow more" if min(timed.values()) < MOST_TIMED else ""
-            yield f"timed: {those} of {len(self._ready)}, the longest too{more}"
-        if self.answers and len(self._sampled) < len(given.prompts):
+            of = f"a seeded sample of {len(self._ready):,}" if is_sample else len(self._ready)
+            yield f"timed: {those} of {of}, the longest too{more}"
+        if self.answers and is_sample:
             yield f"scored: {len(self.answers.answers):,} answers of a seeded sample"
         if self.left_out:
             yield self.left_out
