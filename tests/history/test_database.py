@@ -108,6 +108,7 @@ def test_the_newest_started_last(history: Database) -> None:
     assert (numbers(found), total) == (["2", "3"], 4)
     assert numbers(history.newest(0, pytest.fail)[0]) == ["4", "1", "2", "3"]
     assert numbers(list(history.newest_first(pytest.fail, found[1].started))) == ["2", "1", "4"]
+    assert numbers(list(history.newest_first(pytest.fail, commits=(FIRST, "0123456")))) == ["1", "4"]
 
 
 @pytest.mark.parametrize(

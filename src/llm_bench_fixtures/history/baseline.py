@@ -61,14 +61,13 @@ class Origin:
     branch: str = ""
     """Only runs of this branch."""
     commits: Mapping[str, int] = field(default_factory=dict)
-    """Only runs of these commits without uncommitted changes: how far away each is, the nearest first."""
+    """Only runs of these commits without uncommitted changes: how far away each is, the nearest first. The storage is
+    asked for no others."""
 
     def refusal(self, run: Heading) -> str:
         """Why the run may not be the baseline; "" where it may."""
         if self.branch and run.provenance.branch != self.branch:
             return f"of branch {run.provenance.branch or 'none'}"
-        if self.commits and run.provenance.commit not in self.commits:
-            return f"of commit {run.provenance.commit[:12] or 'none'}"
         return "with uncommitted changes" if self.commits and run.provenance.dirty else ""
 
     def nearness(self, run: Heading) -> int:
@@ -100,7 +99,8 @@ def find_baseline(
         return Baseline(None, "no run is saved")
     origin = Origin(branch=name) if kind == BRANCH else Origin(commits=_ancestors(root, name) if kind else {})
     unreadable: list[Unreadable] = []
-    newest_first = storage.newest_first(unreadable.append, started_of(judged.provenance) if judged else None)
+    before = started_of(judged.provenance) if judged else None
+    newest_first = storage.newest_first(unreadable.append, before, origin.commits)
     try:
         runs = list(_as_many_as_matter(newest_first, likeness, origin))
     except StorageNotFound:  # a database that is there holds none yet
@@ -241,7 +241,7 @@ def _named(place: SavedAt, judged: Run | None) -> Baseline:
 
 def _nothing(origin: Origin, passed_over: Sequence[str]) -> str:
     if not passed_over:
-        return "no run is saved"
+        return f"no run{origin.words} is saved"
     return f"no complete run{origin.words} is saved; {len(passed_over)} passed over, the newest: {passed_over[0]}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -75,13 +75,17 @@ class Database:
             self._tell_unreadable(connection, pass_over)
         return found[::-1], total or 0
 
-    def newest_first(self, pass_over: PassOver, before: datetime | None = None) -> Iterator[Heading]:
+    def newest_first(
+        self, pass_over: PassOver, before: datetime | None = None, commits: Collection[str] = ()
+    ) -> Iterator[Heading]:
         import sqlalchemy as sa
 
         runs, size = tables()["runs"].c, PAGE
         query = self._runs()
         if before is not None:
             query = query.where(runs.started < before.replace(tzinfo=None))
+        if commits:
+            query = query.where(runs.commit_id.in_(commits))
         older = query
         while True:
             with self._reading() as connection:  # ends before the caller has any

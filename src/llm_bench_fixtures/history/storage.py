@@ -7,7 +7,7 @@ folder and start anew in another, so that only what a run says of itself tells w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -58,8 +58,13 @@ class Storage(Protocol):
     def newest(self, most: int, pass_over: PassOver) -> tuple[list[Heading], int]:
         """The newest runs that can be read, oldest first, and how many there are in all. most: 0 for all."""
 
-    def newest_first(self, pass_over: PassOver, before: datetime | None = None) -> Iterator[Heading]:
-        """The runs that can be read, or those that started before that time. Who needs a few reads no more of them."""
+    def newest_first(
+        self, pass_over: PassOver, before: datetime | None = None, commits: Collection[str] = ()
+    ) -> Iterator[Heading]:
+        """The runs that can be read, or those that started before that time. Who needs a few reads no more of them.
+
+        commits: whose runs are wanted; empty: all.
+        """
 
     def select(self, text: str, other_than: SavedAt | None = None) -> SavedAt:
         """The run that `text` names; see select_run."""
@@ -97,8 +102,12 @@ class RunFolder:
         found = oldest_first(headings(self.watch(self.places()), pass_over))
         return found[-most:], len(found)
 
-    def newest_first(self, pass_over: PassOver, before: datetime | None = None) -> Iterator[Heading]:
-        found = reversed(list_runs(self.folder, pass_over))
+    def newest_first(
+        self, pass_over: PassOver, before: datetime | None = None, commits: Collection[str] = ()
+    ) -> Iterator[Heading]:
+        found: Iterator[Heading] = reversed(list_runs(self.folder, pass_over))
+        if commits:
+            found = (run for run in found if run.provenance.commit in commits)
         return (run for run in found if before is None or run.started < before)
 
     def select(self, text: str, other_than: SavedAt | None = None) -> Path:
