@@ -119,15 +119,16 @@ def test_each_kind_of_work_is_corrected_by_what_it_took(forecast: Forecast, cloc
 
 
 def test_rounds_are_corrected_by_and_by(forecast: Forecast, clock: Clock) -> None:
-    """Each case takes twice as long as expected. Next to it count 6, then 4, then 3 that take as long as expected."""
+    """Each case takes twice as long as expected. The expectation weighs as much as 6 cases, and fades as they do."""
     corrections = []
-    for case in ("a", "b", "c", "d"):
-        forecast.expect(Work.ROUNDS, "fp32", 10.0, case)
-    for case in ("a", "b", "c"):
-        with forecast.doing(Work.ROUNDS, "fp32", name=case):
+    for case in range(60):
+        forecast.expect(Work.ROUNDS, "fp32", 10.0, str(case))
+    for case in range(60):
+        with forecast.doing(Work.ROUNDS, "fp32", name=str(case)):
             clock.advance(20)
         corrections.append(forecast.correction(Work.ROUNDS))
-    assert corrections == pytest.approx([8 / 7, 6 / 5, 5 / 4])
+    assert corrections[:2] == pytest.approx([1 + 1 / 7, 1 + 1.9 / (1.9 + 5.4)])
+    assert corrections[-1] == pytest.approx(2.0, abs=0.01)
 
 
 def timed(prefill_s: float, *steps_s: float) -> Round:
@@ -176,7 +177,9 @@ def test_what_was_seen_last_counts_most(forecast: Forecast) -> None:
 
 
 def test_of_cases_too_the_last_counts_most(forecast: Forecast, clock: Clock) -> None:
-    """Of three that were expected to take 10 s the first took 50, the second 10: (50/2 + 10) / (10/2 + 10) times."""
+    """Of three that were expected to take 10 s the first took 50, the second 10. By its rounds the variant takes
+    (50/2 + 10) / (10/2 + 10) times as long, so that both were expected to take 70/3; they took (0.9 * 50 + 10) /
+    (0.9 * 70/3 + 70/3) times that. That has a weight of 1.9 next to 5.4 of the expectation."""
     forecast.expect_runner("fp32", FP32)
     for case in ("a", "b", "c"):
         forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=10.0), case)
@@ -184,7 +187,8 @@ def test_of_cases_too_the_last_counts_most(forecast: Forecast, clock: Clock) -> 
         with forecast.doing(Work.ROUNDS, "fp32", name=case):
             clock.advance(seconds)
             forecast.saw("fp32", Workload(((1,),), 2, 1), [timed(1.0, seconds / 10)])
-    assert forecast.left_s == pytest.approx(10 * 35 / 15)
+    factor = (0.9 * 50 + 10) / (1.9 * 70 / 3)
+    assert forecast.left_s == pytest.approx(70 / 3 * (1.9 * factor + 5.4) / (1.9 + 5.4))
 
 
 def test_what_a_variant_was_found_to_take_is_not_corrected_again(forecast: Forecast, clock: Clock) -> None:

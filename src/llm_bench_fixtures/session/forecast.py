@@ -24,8 +24,9 @@ CALLS_PER_LAYER = 140  # operations in a layer's pass: GPT-2's with a cache, as 
 CALLS_PER_MASK = 2500  # operations that take as long as transformers' mask of a padded batch, in each pass
 PROCESS_CALLS = 200_000  # small operations that take as long as starting a process
 LONG_S = 600.0  # a run that takes longer is told what makes it short
-FADED = 0.5  # how much a case counts next to the one after it: machines change within a run
-AS_EXPECTED_CASES = 2.0  # weight of the expectation, in cases seen; three times as many at first
+FADED = 0.5  # weight of what a variant's earlier rounds showed, next to its last ones: machines change within a run
+FADED_CASE = 0.9  # weight of a case's time next to that of the case after it
+EXPECTED_CASES = 6.0  # weight of the expectation next to the first case, which has costs that none has after it
 MARGIN = 1.2  # a limit that has room for all, over the seconds that are expected
 
 
@@ -278,7 +279,7 @@ class Forecast:
         found = [(variant, self._left[work].pop((name, variant), None)) for variant in variants]
         expected = [(variant, piece) for variant, piece in found if piece is not None]
         if expected:
-            faded = FADED if work is Work.ROUNDS else 1.0
+            faded = FADED_CASE if work is Work.ROUNDS else 1.0
             before = [(faded * weight, variant, piece) for weight, variant, piece in self._done[work]]
             self._done[work] = [*before, *((1.0, variant, piece) for variant, piece in expected)]
             self._taken[work] = faded * self._taken[work] + seconds
@@ -307,7 +308,7 @@ class Forecast:
     def correction(self, work: Work) -> float:
         """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer.
 
-        The first cases of rounds count for less: they have costs that none has after them.
+        Of rounds, the expectation counts next to what was seen, less with each case.
         """
         taken_s, done = self._taken[work], self._done[work]
         expected_s = sum(weight * piece.seconds(self._pace(variant)) for weight, variant, piece in done)
@@ -318,8 +319,9 @@ class Forecast:
                 factor = (taken_s + passed_s) / (expected_s + going_s)
         if work is not Work.ROUNDS:
             return factor
-        as_expected = AS_EXPECTED_CASES * (1.0 + 2.0 * min((weight for weight, *_ in done), default=1.0))
-        return (factor + as_expected) / (1.0 + as_expected)
+        oldest = min((weight for weight, *_ in done), default=1.0)
+        seen, expected = (1.0 - FADED_CASE * oldest) / (1.0 - FADED_CASE), EXPECTED_CASES * oldest
+        return (seen * factor + expected) / (seen + expected)
 
     def expected_s(self, work: Work, variant: str, name: str = "") -> float:
         """Seconds that a piece of work will take; 0 where nobody expected it."""
