@@ -11,8 +11,10 @@ import transformers
 from families import FAMILIES
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, OPTConfig
+from transformers.integrations import accelerate
 
 from llm_bench_fixtures.errors import CandidateFailed
+from llm_bench_fixtures.models import architecture
 from llm_bench_fixtures.models.architecture import check_architecture, footprint_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
@@ -107,3 +109,20 @@ def test_the_part_for_images_is_none_of_the_text() -> None:
     found = check_architecture(config, trust_remote_code=False)
     assert found.of_text is not None
     assert found.of_text.weights == sum(weight.numel() for weight in text.parameters()) < found.weights
+
+
+def test_a_tied_output_layer_is_one_even_where_code_needs_real_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the second way to build a model gave each of two tied layers a parameter of its own."""
+    if not hasattr(accelerate, "init_empty_weights"):
+        pytest.skip("transformers 5 has no second way")
+    sizes = {"vocab_size": 100, "hidden_size": 32, "ffn_dim": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    usual = check_architecture(OPTConfig(**sizes), trust_remote_code=False)
+    make = architecture._made_of
+
+    def refuse_meta(*what: Any) -> Any:
+        if torch.empty(0).device.type == "meta":
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        return make(*what)
+
+    monkeypatch.setattr(architecture, "_made_of", refuse_meta)
+    assert check_architecture(OPTConfig(**sizes), trust_remote_code=False) == usual

@@ -101,7 +101,9 @@ def without_weights(config: PretrainedConfig, trust_remote_code: bool, **how: An
             raise
     # Code that reads numbers while it builds, as that of transformers 4 for Apertus, needs real tables.
     with accelerate.init_empty_weights():
-        return _made_of(config, trust_remote_code, how)
+        made = _made_of(config, trust_remote_code, how)
+    made.tie_weights()  # it replaces tied parameters by one each
+    return made
 
 
 def _made_of(config: PretrainedConfig, trust_remote_code: bool, how: Mapping[str, Any]) -> PreTrainedModel:
