@@ -12,8 +12,9 @@ from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.page.tables import summary_table
+from llm_bench_fixtures.report.renderers.columns import fitting
 from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.tables.by_variant import short_table
+from llm_bench_fixtures.report.tables.by_variant import short_table, variants_table
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.results.metrics import registry
@@ -83,6 +84,13 @@ def test_speed_memory_and_a_tasks_accuracy_stand_in_one_row() -> None:
         row = by_column(table, "bf16")
         assert (row["quiz acc"], row["quiz acc flips"]) == ("60 % ± 1.41 %", "8/200 (1.7–7.7 %)")
         assert {"variant", "weights, MB", "perplexity"} & row.keys()
+
+
+def test_a_narrow_terminal_drops_a_tasks_flips_but_not_its_accuracy() -> None:
+    """Bug: a terminal of 80 columns said nothing of the tasks that were asked for."""
+    shown = fitting(variants_table(quizzed(), quizzed().run.loaded), 60)
+    assert "quiz acc" in shown
+    assert "quiz acc flips" not in shown
 
 
 @pytest.mark.parametrize("title", ["Quality", "Precision"])

@@ -107,7 +107,11 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
     what = {one.id: Cell(what_ran(findings, one)) for one in variants}
     table = table_by_variant(variants, [Figures(Column(WHAT_RAN), what), *shown])
-    columns = tuple(replace(column, droppable=column.droppable or _droppable(column.name)) for column in table.columns)
+    kept = (*ESSENTIAL, *of_tasks(findings))
+    columns = tuple(
+        column if column.name in kept else replace(column, droppable=_droppable(column.name))
+        for column in table.columns
+    )
     notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
     return replace(table, columns=columns, notes=notes)
 
@@ -129,8 +133,6 @@ def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> 
 
 
 def _droppable(name: str) -> int:
-    if name in ESSENTIAL:
-        return 0
     return len(DROPPED) - DROPPED.index(name) if name in DROPPED else len(DROPPED) + 1
 
 

@@ -14,7 +14,7 @@ from llm_bench_fixtures.results.record import VariantResult
 
 FLIPS: Mapping[str, tuple[str, ...]] = {"flips": (LOST, GAINED)}
 EACH_WAY: Mapping[str, tuple[str, ...]] = {**FLIPS, "right → wrong": (LOST,), "wrong → right": (GAINED,)}
-DROPPABLE = 3  # what was asked for leaves a narrow table late
+DROPPABLE = 3  # flips leave a narrow table late; what was asked for never does
 
 
 def task_figures(findings: Findings) -> Iterator[Figures]:
@@ -43,7 +43,7 @@ def _figures(
     """The metric, then columns of counts. counts: by the column's name, the endings of what it sums up."""
     name = value_name(task.name, metric.name)
     error_is = f"one standard error of a task's difference from {findings.run.reference}, from pairs of items"
-    column = replace(Column.of(findings.metrics[name]), error_is=error_is, droppable=DROPPABLE)
+    column = replace(Column.of(findings.metrics[name]), error_is=error_is)
     error = f"{name}_{CHANGE_ERROR}"
     yield Figures(
         column, {one.id: Cell(value=one.quality.get(name), error=one.quality.get(error)) for one in findings.run.loaded}
