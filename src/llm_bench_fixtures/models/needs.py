@@ -320,15 +320,24 @@ class Parts:
 
     def round(self, one: Round) -> int:
         """Bytes that the workload takes besides the weights: in its prefill or at its last step, whichever is more."""
+        if not one.new:
+            return self.activations(one)
+        prefill = self.cache(one, new=1) + self.activations(one)
+        step = self.cache(one) * self.cache_copies + max(self.taken.of(one.rows, 1), self._last_logits(one))
+        return max(prefill, step)
+
+    def activations(self, one: Round) -> int:
+        """Bytes that the workload's largest pass takes besides weights and cache: its prefill, or without a cache its
+        last one."""
         last = one.prompt + one.new - 1 if one.cache is CacheKind.OFF and one.new else one.prompt
         layer = self.taken.of(one.rows, last)
-        positions, last_logits = one.rows * one.prompt, LOGIT_COPIES * one.rows * self.logits
+        all_logits = one.rows * one.prompt * self.logits
         if not one.new:
-            return layer + positions * self.logits + last_logits
-        all_logits = PREFILL_LOGIT_COPIES * positions * self.logits if self.has_all_logits else 0
-        prefill = self.cache(one, new=1) + max(layer, all_logits, last_logits)
-        step = self.cache(one) * self.cache_copies + max(self.taken.of(one.rows, 1), last_logits)
-        return max(prefill, step)
+            return layer + all_logits + self._last_logits(one)
+        return max(layer, PREFILL_LOGIT_COPIES * all_logits if self.has_all_logits else 0, self._last_logits(one))
+
+    def _last_logits(self, one: Round) -> int:
+        return LOGIT_COPIES * one.rows * self.logits
 
     def total(self, one: Round) -> int:
         """Bytes of a process that runs the workload."""

@@ -47,6 +47,7 @@ def test_what_is_predicted_stands_next_to_what_was_measured() -> None:
     assert section.title == "Does it fit in 21.0 MB?"
     assert (row["weights"], row["weights, measured"]) == ("10.0 MB", "10.1 MB")
     assert (row["KV cache"], row["KV cache, measured"]) == ("88.0 kB", "90.0 kB")
+    assert row["activations"] == "720 kB"
     assert (row["peak"], row["peak, measured"]) == ("10.9 MB", "11.5 MB")
     assert row["cache per token"] == "100 B"
 

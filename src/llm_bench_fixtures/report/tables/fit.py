@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.headline import OWN, SUPPORTING
-from llm_bench_fixtures.models.needs import SPARE, Parts, Round
+from llm_bench_fixtures.models.needs import PROCESS_BYTES, SPARE, Parts, Round
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_bytes
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
@@ -18,7 +18,8 @@ NOT_KNOWN, NONE = "not known", "none"
 BATCH, CONTEXT = "largest batch", "longest context"
 COLUMNS = (
     Column(VARIANT),
-    *(Column(name, Notation.BYTES) for what in ("weights", "KV cache", "peak") for name in (what, f"{what}, measured")),
+    *(Column(name, Notation.BYTES) for what in ("weights", "KV cache") for name in (what, f"{what}, measured")),
+    *(Column(name, Notation.BYTES) for name in ("activations", "peak", "peak, measured")),
     Column("cache per token", Notation.BYTES),
     Column(BATCH, Notation.COUNT),
 )
@@ -106,10 +107,10 @@ def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: 
 
 
 def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
-    """The cache and the peak of one workload, each as predicted and as measured."""
+    """Cache, activations and peak of one workload, as predicted; cache and peak as measured, too."""
     record = _checked(run, variant) if parts.is_known else None
     if record is None or record.workload is None:
-        yield from (Cell(),) * 4
+        yield from (Cell(),) * 5
         return
     work, memory = record.work, record.memory
     longest = work.forward_passes if work else None  # the batch runs to its longest answer
@@ -119,7 +120,8 @@ def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
     counted = [size for size in kept if size is not None]
     peak = (memory.cuda_allocated_bytes or memory.own_bytes) if memory else None
     yield from (Cell(value=parts.cache(one)), Cell(value=sum(counted) if counted else None))
-    yield from (Cell(value=parts.weights + parts.tables + parts.round(one)), Cell(value=peak))
+    predicted = parts.weights + parts.tables + parts.round(one)
+    yield from (Cell(value=parts.activations(one)), Cell(value=predicted), Cell(value=peak))
 
 
 def _lengths(one: Round) -> str:
@@ -130,7 +132,9 @@ def _note(run: Run, asked: Round) -> str:
     whose = "given" if run.provenance.fit_bytes else "what was free"
     return (
         f"The memory is {whose}; one variant runs alone in it and leaves {100 * SPARE:.0f} % of it. Predicted from the "
-        "model's shape, next to what was measured: cache and peak are those of its largest batch here. Largest batch: "
+        "model's shape, next to what was measured: cache, activations and peak are those of its largest batch here. A "
+        f"measured peak has libraries' own buffers besides, for which the limits leave {format_bytes(PROCESS_BYTES)}. "
+        "Largest batch: "
         f"prompts at a time, each of {_lengths(asked)}. Longest context: tokens of one prompt, or of each of a batch, "
         "and its new ones; at most what the model can read."
     )
