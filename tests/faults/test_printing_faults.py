@@ -70,6 +70,7 @@ def test_printing_changes_no_status(
     monkeypatch.chdir(storage.parent)
     stream = make()
     with monkeypatch.context() as patch:
+        patch.setenv("NO_COLOR", "1")  # else argparse of Python 3.14 asks stdout whether it is a terminal
         patch.setattr(sys, "stdout", stream)
         assert command(storage, *arguments) == status
     silence(stream)
