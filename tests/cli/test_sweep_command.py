@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ import pytest
 from run_factory import make_block_record, make_provenance, make_run
 
 from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.cli.sweep import _Shown
+from llm_bench_fixtures.errors import HistoryUnavailable
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.results.folder import NOTHING, WHOLE
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import run_to_json
 from llm_bench_fixtures.sweep.kept import Commit, Kept
 from llm_bench_fixtures.sweep.node import Outcome
@@ -108,6 +115,48 @@ def test_runs_of_earlier_cells_are_sent_to_a_database_once(file: Path, capsys: p
     assert "saved to the database" not in capsys.readouterr().out
     assert main(["history", "--history", "sqlite:///runs.db"]) == 0
     assert "4 runs in sqlite:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_stuck", [True, False])
+def test_only_a_database_that_takes_no_run_at_all_ends_the_sending(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    (file.parent / "fleet").mkdir()
+    (file.parent / "fleet" / ".llm-bench-report").touch()
+    end_cells(file)
+    asked: list[str] = []
+
+    def save(_: Database, run: Run, name: str) -> None:
+        asked.append(name)
+        raise HistoryUnavailable("the table is locked")
+
+    def check(_: Database) -> None:
+        if asked and is_stuck:
+            raise HistoryUnavailable("nobody answers")
+
+    monkeypatch.setattr(Database, "save", save)
+    monkeypatch.setattr(Database, "check", check)
+    assert sweep(file, "--history", "sqlite:///runs.db") == (4 if is_stuck else 1)
+    assert len(asked) == (1 if is_stuck else 4)
+    said = capsys.readouterr().err
+    assert f"{asked[0]}: the table is locked; started again, the sweep sends its run" in said
+    assert ("nobody answers" in said) is is_stuck
+
+
+def test_the_line_of_a_cell_that_ended_says_how_much_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = _Shown(5, Display(sys.stderr))
+    for worth in (WHOLE, 3, 0, NOTHING):
+        shown.ended(Outcome("tiny", "", "gpu1", 300.0, 0), worth)
+    shown.ended(Outcome("tiny", "its node died"), WHOLE)
+    lines = [line.split(": ", 1)[1].split(";")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "measured on gpu1 in 5 min",
+        "gpu1 measured part of it in 5 min",
+        "gpu1 measured no benchmark in 5 min",
+        "gpu1 measured no benchmark in 5 min",
+        "its node died",
+    ]
 
 
 def test_a_database_that_can_not_be_used_is_told_before_anything_is_measured(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 from run_factory import make_provenance, make_record, make_run
 from saved_factory import store
 
-from llm_bench_fixtures.errors import HistoryUnavailable
+from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.errors import HistoryUnavailable, StorageNotFound
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import Address, read_saved_run
+from llm_bench_fixtures.results.folder import WHOLE
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, run_to_json
 from llm_bench_fixtures.sweep.kept import Commit, Kept, commit_in
@@ -139,9 +142,19 @@ def test_a_run_that_a_database_does_not_take_is_kept_and_sent_later(
     assert not kept(tmp_path, database=f"{url}2").is_sent(CELL), "another database has none of it"
 
 
-def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_of_a_run_is_not_in_the_database(tmp_path: Path, url: str) -> None:
+    folder = kept(tmp_path, database=url)
+    assert folder.save(CELL, outcome(make_run([make_record()], interrupted=True))) == folder.send(CELL) == []
+    assert folder.worth(CELL) == 1
+    assert folder.save(CELL, replace(outcome(), status=-9)) == []
+    assert not folder.is_sent(CELL)
+    with pytest.raises(StorageNotFound):
+        Database(url).places()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The sweep's; the folder for temporary files is on another one."""
     own, elsewhere = Path.replace, tmp_path / "temporary"
     elsewhere.mkdir()
 
@@ -150,16 +163,35 @@ def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(
             raise OSError(28, "No space left on device")
         return own(self, target)
 
-    monkeypatch.setattr(Path, "replace", replaced)
-    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replaced)
+        patch.setattr("tempfile.tempdir", str(elsewhere))
+        yield elsewhere
+
+
+def test_on_a_full_disk_the_run_is_kept_elsewhere_and_measured_again(tmp_path: Path, full_disk: Path) -> None:
     said = kept(tmp_path).save(CELL, outcome())
     assert "results.json can't be written: No space left on device" in said[0]
     assert "output.txt can't be written: No space left on device" in said[1]
-    (copy,) = elsewhere.rglob("results.json")
+    (copy,) = full_disk.rglob("results.json")
     assert said[0].endswith(str(copy))
     assert read_run(copy).records
-    monkeypatch.setattr(Path, "replace", own)
     assert kept(tmp_path).missing([CELL]) == [CELL]
+
+
+def test_a_whole_run_that_is_kept_elsewhere_can_be_imported(tmp_path: Path, url: str, full_disk: Path) -> None:
+    folder = kept(tmp_path, database=url)
+    said = folder.save(CELL, outcome())
+    (copy,) = full_disk.rglob("results.json")
+    hint = f"llm-bench history import {copy.parent} --history URL"
+    assert said[0].endswith(f"it is in {copy}; {hint} saves it to the database")
+    assert not folder.is_sent(CELL)
+    assert folder.worth(CELL) == WHOLE
+    assert main([*hint.replace("URL", url).split()[1:]]) == 0
+    assert Database(url).places() == [Address(url, 1)]
+    part = make_run([make_record()], interrupted=True)
+    assert not any("import" in problem for problem in folder.save(CELL, outcome(part)))
+    assert folder.worth(CELL) == 1
 
 
 def test_outside_of_a_repository_there_is_no_commit(tmp_path: Path) -> None:

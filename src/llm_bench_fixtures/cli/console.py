@@ -19,7 +19,6 @@ from typing import Any, TextIO, TypeVar
 
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
-from llm_bench_fixtures.history.saved import SavedAt
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay
 from llm_bench_fixtures.report.judged.renderer import JudgedReport, markdown, terminal_lines
@@ -27,7 +26,7 @@ from llm_bench_fixtures.text import harmless, plainly, well_formed, without_pass
 from llm_bench_fixtures.writing import append_text, write_or_keep
 
 SHOW_AFTER_S = 2.0
-SavedT = TypeVar("SavedT", bound=SavedAt)
+T = TypeVar("T")
 
 
 @contextmanager
@@ -146,8 +145,8 @@ class ConsoleProgress(ProgressDisplay):
         self._display.clear()
 
 
-def counted(places: Sequence[SavedT], doing: str) -> Iterator[SavedT]:
-    """The places of runs one by one. A terminal shows how many are done, once that takes longer than two seconds."""
+def counted(places: Sequence[T], doing: str) -> Iterator[T]:
+    """Whatever stands for a run, one by one. A terminal shows how many are done, once that takes over two seconds."""
     from tqdm import tqdm
 
     return iter(tqdm(places, doing, unit=" runs", delay=SHOW_AFTER_S, disable=None, leave=False))

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import HISTORY, add_option, checked, working_folder
-from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
+from llm_bench_fixtures.cli.console import ConsoleProgress, counted, say, warn
 from llm_bench_fixtures.cli.report import report_several
 from llm_bench_fixtures.errors import LlmBenchError, UnreadableResults
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -39,7 +39,7 @@ from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.progress import Progress, about
 from llm_bench_fixtures.report.runs import Place
-from llm_bench_fixtures.results.folder import claim, held, release
+from llm_bench_fixtures.results.folder import WHOLE, claim, held, release
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.sweep.cluster import connected
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"folder of the history, to which each cell's run is added. Default: {FOLDER} here",
     )
-    add_option(parser, "--history", HISTORY, "database to which each run is saved, too, as --llm-history names it")
+    add_option(parser, "--history", HISTORY, "database for each whole run, too, as --llm-history names it")
     parser.set_defaults(need=None, want=None)  # what the runs themselves were asked
 
 
@@ -94,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
                 if failed := [cell.name for cell in plan.cells if cell not in missing and kept.has_failed(cell)]:
                     again = f"remove {folder / CELLS / failed[0]} to measure it again"
                     say([f"kept although a test or the gate failed: {', '.join(failed)}; {again}"])
-                _send(kept, [cell for cell in plan.cells if cell not in missing and not kept.is_sent(cell)])
+                unsent = [cell for cell in plan.cells if cell not in missing and not kept.is_sent(cell)]
+                _send(kept, unsent, Database(arguments.history))
             is_whole = _measure(plan, missing, kept, arguments.address) if missing else True
     except LlmBenchError:  # such as a cell without a node that fits
         with suppress(OSError):
@@ -108,13 +109,16 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitStatus.PASSED if all(kept.has_ended_well(cell) and kept.is_sent(cell) for cell in plan.cells) else 1
 
 
-def _send(kept: Kept, cells: Sequence[Cell]) -> None:
+def _send(kept: Kept, cells: Sequence[Cell], database: Database) -> None:
     """Save to the database the runs that were measured without it, or while it did not answer."""
-    problems = [problem for cell in cells for problem in kept.send(cell)]
-    if sent := len(cells) - len(problems):
+    sent = 0
+    for cell in counted(cells, "sending"):
+        if problems := kept.send(cell):
+            warn(problems[0])
+            database.check()  # raises where it would take no other run either
+        sent += not problems
+    if sent:
         say([f"{count(sent, 'run')} of earlier cells saved to the database"])
-    for problem in problems:
-        warn(problem)
 
 
 def _measure(plan: Plan, cells: Sequence[Cell], kept: Kept, address: str | None) -> bool:
@@ -128,7 +132,7 @@ def _measure(plan: Plan, cells: Sequence[Cell], kept: Kept, address: str | None)
                 for outcome in outcomes:
                     for problem in kept.save(by_name[outcome.cell], outcome):
                         warn(problem)
-                    shown.ended(outcome, is_whole=kept.has(by_name[outcome.cell]))
+                    shown.ended(outcome, kept.worth(by_name[outcome.cell]))
     except KeyboardInterrupt:
         return False
     finally:
@@ -150,10 +154,12 @@ class _Shown:
         self.hosts = hosts
         self.display.now(self._line)
 
-    def ended(self, outcome: Outcome, *, is_whole: bool) -> None:
+    def ended(self, outcome: Outcome, worth: float) -> None:
         self.over += 1
-        what = "measured" if is_whole else "no whole run"
-        how = outcome.reason or f"{what} on {outcome.host} in {about(outcome.seconds)}"
+        what = f"measured on {outcome.host}"
+        if worth != WHOLE:
+            what = f"{outcome.host} measured {'part of it' if worth > 0 else 'no benchmark'}"
+        how = outcome.reason or f"{what} in {about(outcome.seconds)}"
         if outcome.status and not outcome.reason:
             how += f", pytest's exit status was {outcome.status}"
         self.display.done(f"[{self.over}/{self.total}] {outcome.cell}: {how}{self._left()}")

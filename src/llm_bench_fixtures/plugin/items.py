@@ -391,7 +391,7 @@ def llm_scenario(
 
 
 def _gate_marks(item: pytest.Item) -> dict[str, str]:
-    """Changes that the test's `llm_gate` markers allow; the closest one's word counts."""
+    """Changes that the test's `llm_gate` markers allow; the closest marker wins."""
     markers = list(item.iter_markers("llm_gate"))[::-1]
     given = {name: str(change) for marker in markers for name, change in marker.kwargs.items()}
     return given | {str(word): "" for marker in markers for word in marker.args}  # no rule can be read from a bare word

@@ -67,7 +67,7 @@ class Note:
     seconds: float = 0.0
     status: int | None = None
     database: str = ""
-    """Which has the run; empty where none was asked to."""
+    """URL of the database that has the run; empty for none."""
 
 
 class Kept:
@@ -79,6 +79,7 @@ class Kept:
         self._storage = storage
         self._commit = commit
         self._database = database
+        self._moved: dict[str, Path] = {}  # folders of runs that could not be written among the cells
 
     def results(self, cell: Cell) -> Path:
         return self._folder / cell.name / RESULTS_FILE
@@ -97,6 +98,10 @@ class Kept:
         note = self.note(cell)
         is_over = note is not None and not note.reason and note.status in OVER
         return is_over and worth_in(self.results(cell).parent) == WHOLE
+
+    def worth(self, cell: Cell) -> float:
+        """What its run measured, also where that had to be written elsewhere."""
+        return worth_in(self._moved.get(cell.name, self._folder / cell.name))
 
     def has_failed(self, cell: Cell) -> bool:
         """Whether pytest's exit status was another than 0."""
@@ -117,14 +122,18 @@ class Kept:
         return [cell for cell in cells if not self.has(cell)]
 
     def save(self, cell: Cell, outcome: Outcome) -> list[str]:
-        """Write the cell's run into its folder and into the history. Returns what could not be written where it was to
-        be, and where it is instead. Raises UnwritableFile."""
+        """Write the cell's run into its folder and into the history; a whole one into the database, too. Returns what
+        could not be written where it was to be, and where it is instead. Raises UnwritableFile."""
         place, why = self._folder / cell.name, ""
         problems: list[str] = []
-        kept = place / RESULTS_FILE
+        self._moved.pop(cell.name, None)
         if outcome.results:
             kept, why = write_or_keep(place / RESULTS_FILE, self._with_commit(outcome.results))
-            problems += [f"{why}; it is in {kept}"] if why else []
+            if why:
+                self._moved[cell.name] = kept.parent
+                problems.append(f"{why}; it is in {kept}")
+                if self._database and self.worth(cell) == WHOLE:
+                    problems[-1] += f"; llm-bench history import {kept.parent} --history URL saves it to the database"
         if not why:  # what is said to be done is on the disk
             note = Note(cell.digest(self._commit.state), outcome.reason, outcome.host, outcome.seconds, outcome.status)
             self._note(cell, note)
@@ -134,20 +143,20 @@ class Kept:
             )
         output, why = write_or_keep(place / OUTPUT_FILE, outcome.output)
         problems += [f"{why}; it is in {output}"] if why else []
-        return problems + (self.send(cell, kept) if outcome.results else [])
+        return problems + self.send(cell)
 
-    def send(self, cell: Cell, results: Path | None = None) -> list[str]:
-        """Save the cell's run to the database, if there is one. results: where it is, unless among the cells. Returns
-        why that could not be done."""
-        if not self._database:
+    def send(self, cell: Cell) -> list[str]:
+        """Save the cell's run to the database, if there are both and it isn't to be measured again. Returns why that
+        could not be done."""
+        if not self._database or not self.has(cell):
             return []
         try:
-            run = read_saved_run(results or self.results(cell))
+            run = read_saved_run(self.results(cell))
             if run.measured():
                 Database(self._database).save(run, cell.name)
             if note := self.note(cell):
                 self._note(cell, replace(note, database=self._database))
-        except Exception as error:  # whatever it is, other cells go on
+        except Exception as error:  # of any driver's type: other cells are measured for hours, and this run is on disk
             return [f"{cell.name}: {reason_of(error)}; started again, the sweep sends its run"]
         return []
 
