@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,13 @@ def ask(url: str, query: str) -> list[tuple[Any, ...]]:
 
 def rows(url: str) -> dict[str, int]:
     return {name: ask(url, f"SELECT COUNT(*) FROM {name}")[0][0] for name in TABLES}  # noqa: S608
+
+
+def damage_second(url: str) -> None:
+    """The second run can't be read, and the tables are of an older version."""
+    cut = "'cut'" if "post" in url else "x'637574'"
+    ask(url, f"UPDATE documents SET json = {cut} WHERE run = 2")  # noqa: S608
+    ask(url, "UPDATE llm_bench_schema SET version = 0")
 
 
 @pytest.fixture
@@ -124,6 +132,17 @@ def test_a_run_is_named_as_in_a_folder(history: Database, text: str, number: int
 
 def test_the_run_to_compare_with_is_not_the_newest(history: Database) -> None:
     assert history.select("main", Address(history.url, 3)).name == "1"
+
+
+def test_a_name_is_that_of_its_newest_run(history: Database) -> None:
+    """Bug: a sweep saves all runs of a cell under one name, and no command took it. A number is a run's own."""
+    for day in (6, 5):
+        history.save(a_run(day), "cell")
+    history.save(a_run(7), "2")
+    assert history.select("cell").name == "5"
+    assert history.select("cell", Address(history.url, 5)).name == "6"
+    assert history.select("laptop/0001_before", Address(history.url, 1)).name == "1"
+    assert history.select("2").name == "2"
 
 
 def test_a_file_and_an_address_name_a_run_too(history: Database, tmp_path: Path) -> None:
@@ -209,6 +228,35 @@ def test_nobody_who_reads_headings_keeps_a_transaction(history: Database, monkey
     with begun(history.url, writes=True) as other:
         other.exec_driver_sql("ALTER TABLE runs ADD COLUMN more INTEGER")
     assert numbers([*found, *reading]) == ["3", "2", "1", "4"]
+
+
+def test_nobody_opens_a_connection_within_a_transaction(history: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: whoever told of a run that can't be read did, and waited for a writer that waited for the end of this one's
+    own transaction."""
+    damage_second(history.url)
+    is_open = False
+
+    @contextmanager
+    def alone(url: str, **kind: bool) -> Iterator[Any]:
+        nonlocal is_open
+        assert not is_open
+        is_open = True
+        try:
+            with begun(url, **kind) as connection:
+                yield connection
+        finally:
+            is_open = False
+
+    monkeypatch.setattr("llm_bench_fixtures.history.database.begun", alone)
+    told: list[Unreadable] = []
+    assert numbers(history.newest(0, told.append)[0]) == ["4", "1", "3"]
+    assert numbers(list(history.newest_first(told.append))) == ["3", "1", "4"]
+    assert len(list(history.values(["latency_s"], told.append))) == 3
+    assert [one.place.name for one in told] == ["2", "2", "2"]
+    assert [place.name for place in history.places()] == ["1", "2", "3", "4"]
+    history.check()
+    bless(history.select("latest"), "why")
+    assert history.save(a_run(9))[1]
 
 
 def test_what_is_saved_meanwhile_is_not_seen(postgres_url: str) -> None:
@@ -360,11 +408,7 @@ def test_nobody_waits_for_ever_for_others(postgres_url: str, monkeypatch: pytest
 
 def test_a_run_of_which_no_rows_can_be_made_is_told(history: Database) -> None:
     """Another version's, say. The others are brought forward all the same."""
-    import sqlalchemy as sa
-
-    with engine_of(history.url).begin() as connection:
-        connection.execute(sa.text("UPDATE documents SET json = :json WHERE run = 2"), {"json": b"cut"})
-        connection.execute(sa.text("UPDATE llm_bench_schema SET version = 0"))
+    damage_second(history.url)
     told: list[Unreadable] = []
     assert numbers(history.newest(0, told.append)[0]) == ["4", "1", "3"]
     assert [one.place.name for one in told] == ["2"]
@@ -414,7 +458,12 @@ def test_a_role_that_may_not_save_is_told_beforehand(postgres_url: str, rights: 
             database.check()
 
 
-def test_a_check_leaves_nothing(history: Database, tmp_path: Path) -> None:
+def test_a_check_makes_the_tables(postgres_url: str) -> None:
+    Database(postgres_url).check()
+    assert Database(postgres_url).places() == []
+
+
+def test_a_check_leaves_no_run(history: Database, tmp_path: Path) -> None:
     before = rows(history.url)
     history.check()
     assert rows(history.url) == before
@@ -435,8 +484,21 @@ def test_a_url_that_a_library_refuses_is_told(address: str) -> None:
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(HistoryUnavailable, match=r"the history postgresql:.* can't be used: connection .*failed"):
+    with pytest.raises(
+        HistoryUnavailable, match=r"the history postgresql:.* can't be used: connection .*failed"
+    ) as told:
         Database(f"postgresql://me@/runs?host={tmp_path}").save(a_run(1))
+    assert not isinstance(told.value, UnusableHistory)
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("postgres@/nowhere", 'database "nowhere" does not exist'), ("nobody@/postgres", 'role "nobody" does not exist')],
+)
+def test_what_a_server_does_not_have_is_no_matter_of_waiting(postgres_server: Path, place: str, why: str) -> None:
+    """Bug: half an hour was measured first."""
+    with pytest.raises(UnusableHistory, match=why):
+        Database(f"postgresql://{place}?host={postgres_server}").check()
 
 
 def test_a_server_that_goes_in_the_middle_is_told(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,8 +507,9 @@ def test_a_server_that_goes_in_the_middle_is_told(postgres_url: str, monkeypatch
     database.save(a_run(1))
     before = rows(postgres_url)
     monkeypatch.setattr("llm_bench_fixtures.history.sql.rows._metric_values", lambda *_: kick(postgres_url))
-    with pytest.raises(HistoryUnavailable, match="terminating connection"):
+    with pytest.raises(HistoryUnavailable, match="terminating connection") as told:
         database.save(a_run(2))
+    assert not isinstance(told.value, UnusableHistory)
     assert rows(postgres_url) == before
 
     reading = database.values(["latency_s"], pytest.fail)

@@ -14,7 +14,7 @@ import msgspec
 
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable
-from llm_bench_fixtures.history.saved import Address, SavedAt, read_saved_run, saved_at
+from llm_bench_fixtures.history.saved import Address, SavedAt, saved_at
 from llm_bench_fixtures.history.sql.connections import begun, engine_of
 from llm_bench_fixtures.history.sql.rows import (
     blessing_in,
@@ -72,7 +72,8 @@ class Database:
         with self._reading() as connection:
             total = connection.scalar(sa.select(sa.func.count()).select_from(tables()["runs"]))
             found = list(self._headings(connection.execute(self._runs().limit(most or None)), pass_over))
-            self._tell_unreadable(connection, pass_over)
+            lost = self._lost(connection)
+        self._tell_unreadable(lost, pass_over)
         return found[::-1], total or 0
 
     def newest_first(
@@ -90,8 +91,8 @@ class Database:
         while True:
             with self._reading() as connection:  # ends before the caller has any
                 page = connection.execute(older.limit(size)).all()
-                if older is query:
-                    self._tell_unreadable(connection, pass_over)
+                lost = self._lost(connection) if older is query else []
+            self._tell_unreadable(lost, pass_over)
             yield from self._headings(page, pass_over)
             if len(page) < size:
                 return
@@ -133,7 +134,7 @@ class Database:
             source = source.outerjoin(of_metric, (of_metric.c.run == runs.c.id) & (of_metric.c.metric == metric))
             columns.append(of_metric.c.by_position)
         with self._reading() as connection:
-            self._tell_unreadable(connection, pass_over)
+            lost = self._lost(connection)
             suites = {
                 digest: msgspec.json.decode(text, type=tuple[tuple[str, str], ...])
                 for digest, text in connection.execute(tables()["suites"].select())
@@ -145,6 +146,7 @@ class Database:
                     for place, text in enumerate(row[len(HEADING) + 1 :]):
                         values[:, place] = np.nan if text is None else numbers.decode(text)
                     yield Values(heading, suites[row.suite], values)
+        self._tell_unreadable(lost, pass_over)
 
     def read_bytes(self, place: Address) -> bytes:
         """The content of the run's results.json. Raises UnreadableResults."""
@@ -186,7 +188,8 @@ class Database:
 
     def check(self) -> None:
         """Raise UnusableHistory, InvalidSetting, MissingLibrary and UnwritableFile where no run can be saved here,
-        HistoryUnavailable where none can be now. Nothing stays of what is written for it."""
+        HistoryUnavailable where none can be now. Makes the tables where there are none, and brings older ones forward;
+        no run stays, and no file is made."""
         engine_of(self.url)
         if self.url.startswith(SQLITE) and not self._file.exists():
             check_folder(self._file.parent)
@@ -233,7 +236,8 @@ class Database:
             if version_of(connection, self.url) == VERSION:
                 yield connection
                 return
-        with begun(self.url, writes=True) as connection:  # anew, since nobody may hold a lock who waits for the makers'
+        # Anew: a maker must hold no lock while it waits for another maker.
+        with begun(self.url, writes=True) as connection:
             make(connection, self.url)
             yield connection
 
@@ -262,26 +266,32 @@ class Database:
             narrowed = tuple(msgspec.json.decode(selection))
             yield Heading(place, provenance, RunState(state), is_baseline, measured, benchmarks, blessing, narrowed)
 
-    def _tell_unreadable(self, connection: sa.Connection, pass_over: PassOver) -> None:
-        """Pass over the runs that this version could make no rows from."""
+    def _lost(self, connection: sa.Connection) -> Sequence[sa.Row[*tuple[Any, ...]]]:
+        """Numbers and documents of the runs that no rows could be made from."""
         import sqlalchemy as sa
 
-        lost = "SELECT run FROM documents WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)"
-        for number in connection.scalars(sa.text(lost)).all():
+        lost = "SELECT run, json FROM documents WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)"
+        return connection.execute(sa.text(lost)).all()
+
+    def _tell_unreadable(self, lost: Iterable[sa.Row[*tuple[Any, ...]]], pass_over: PassOver) -> None:
+        """Pass over the runs that this version can't read. Outside of any transaction, since decoding takes a while."""
+        for number, packed in lost:
             place = Address(self.url, number)
             try:
-                read_saved_run(place)
+                run_of_rows(unpacked(packed, place), place)
             except errors.UnreadableResults as error:
                 pass_over(Unreadable(place, str(error)))
 
     def _named(self, connection: sa.Connection, text: str, other_than: SavedAt | None) -> Iterator[sa.Row[Any]]:
-        """The run of that number or name; else the newest of that branch, and of each commit whose id begins so."""
+        """The run of that number; else the newest of that name; else that of the branch, and of each commit whose id
+        begins so. A name of `other_than` alone names it."""
         runs = tables()["runs"].c
-        same = runs.name == text
-        if NUMBER.fullmatch(text) and text.isdecimal():
-            same |= runs.id == int(text)
-        if found := connection.execute(self._runs().where(same)).all():
-            yield from found
+        number = int(text) if NUMBER.fullmatch(text) and text.isdecimal() else None
+        if number is not None and (same := connection.execute(self._runs().where(runs.id == number)).all()):
+            yield from same
+            return
+        if same := connection.execute(self._runs().where(runs.name == text).limit(2)).all():
+            yield next((row for row in same if Address(self.url, row.id) != other_than), same[0])
             return
         others = self._runs()
         if isinstance(other_than, Address):

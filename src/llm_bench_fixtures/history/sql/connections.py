@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 WAIT_BUDGET_S = 60.0  # for a database that others keep busy
-BUSY = re.compile(r"too many clients|connection slots|starting up", re.IGNORECASE)
+BUSY = re.compile(r"too many c|connection slots|no more connections|the database system is", re.IGNORECASE)
+REFUSED = re.compile(r"FATAL:|no password supplied")  # by a server that answers: its database or role is missing, say
 CONNECTION = {"connect_timeout": 10, "tcp_user_timeout": 30_000}  # seconds; milliseconds
 
 
@@ -51,7 +52,10 @@ def _may_pass(error: Exception) -> bool:
 
     from sqlalchemy.exc import OperationalError
 
-    code: int = getattr(getattr(error, "orig", None), "sqlite_errorcode", sqlite3.SQLITE_BUSY)
+    cause = getattr(error, "orig", None)
+    if REFUSED.search(str(cause)) and not BUSY.search(str(cause)):
+        return False
+    code: int = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_BUSY)
     return isinstance(error, OperationalError) and code & 0xFF == sqlite3.SQLITE_BUSY
 
 
