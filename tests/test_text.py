@@ -18,6 +18,7 @@ from llm_bench_fixtures.text import (
     printable_lines,
     readable,
     well_formed,
+    without_passwords,
 )
 
 
@@ -133,3 +134,36 @@ def test_a_surrogate_is_replaced_wherever_it_stands() -> None:
 )
 def test_what_an_encoding_lacks_is_written_plainly(encoding: str | None, shown: str) -> None:
     assert in_encoding("a → b ± 1 × 2 – 漢 \ud800", encoding) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:s3cret@h/d", "postgresql://me:***@h/d"),
+        ("postgresql://me:s3/@#cret@h/d?password=s3cret&x=1", "postgresql://me:***@h/d?password=***&x=1"),
+        ("postgresql://me:pass word@h/d, me@home", "postgresql://me:***@h/d, me@home"),
+        ("https://me:s3/cret@h and https://you:s3cret@h", "https://me:***@h and https://you:***@h"),
+        ("host=h password='a b' user=me", "host=h password=*** user=me"),
+        (r"PASSWORD = 'a\' b' user=me", "PASSWORD = *** user=me"),
+        ('password="a b" user=me', "password=*** user=me"),
+        ("password='a b", "password=***"),
+        *(
+            (plain, plain)
+            for plain in ("http://localhost:8000/v1/x@y", "http://h:80 me@home", "postgresql://h:5432/d a@b")
+        ),
+        *(
+            (plain, plain)
+            for plain in ("git@host:x", "postgresql://me@h/d", "password authentication failed", "a://b:c")
+        ),
+    ],
+)
+def test_no_password_is_shown(text: str, shown: str) -> None:
+    assert without_passwords(text) == shown
+
+
+@pytest.mark.parametrize("many", ["://a:", "://a: ", "http://a:1", "password=", "password='", "password ", "://a:b c"])
+def test_passwords_are_sought_in_one_go(many: str) -> None:
+    """Bug: a long line took minutes, as each part of it was followed to its end. Nothing is timed here: by the square
+    of its length, each of these would take hours."""
+    text = many * 100_000
+    assert len(without_passwords(f"{text} @")) <= len(text) * 2

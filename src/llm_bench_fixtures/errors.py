@@ -271,7 +271,11 @@ class StorageNotFound(LlmBenchError, FileNotFoundError):
 
 
 class HistoryUnavailable(LlmBenchError, OSError):
-    """A database of saved runs that can't be reached, read or written."""
+    """A database of saved runs that can't be reached, read or written. reason: why, without naming the database."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class UnusableHistory(HistoryUnavailable):

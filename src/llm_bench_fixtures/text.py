@@ -32,7 +32,10 @@ PLAIN = {
     "·": "|", "▴": "^", "▾": "v", "↵": "/", "\N{NO-BREAK SPACE}": " ", INSTEAD: "?",
 }  # fmt: skip
 LONGEST = 100_000  # characters of any text from elsewhere: what a model writes, a test's id, a reason
-PASSWORD = re.compile(r"(://[^\s:@/]*:)\S*(?=@)|(?<=password=)[^\s&]+", re.IGNORECASE)  # in a URL
+# A page's host and port; else a user and whatever may be the password: words up to one that holds the @. Whatever is
+# matched is never looked at again, so that the time grows with the text's length.
+USER = re.compile(r"https?://[^\s:@/]*:\d+(?=[/?#\s]|$)|(://[^\s:@/]*:)((?:[^/@\n]*[ \t])?\S*)", re.IGNORECASE)
+PASSWORD = re.compile(r"""(password *= *)(?:'(?:[^'\\\n]|\\.)*'?|"(?:[^"\\\n]|\\.)*"?|[^\s&]+)""", re.IGNORECASE)
 PLAINLY = "llm-bench-plainly"  # the name of this handling of errors among Python's codecs
 
 
@@ -60,8 +63,13 @@ def without_commands(line: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """The text with *** for each password in a URL."""
-    return PASSWORD.sub(r"\1***", text)
+    """The text with *** for each password in a URL or behind `password=`."""
+    return PASSWORD.sub(r"\1***", USER.sub(_without_password, text))
+
+
+def _without_password(found: re.Match[str]) -> str:
+    _, at, host = (found[2] or "").rpartition("@")
+    return f"{found[1]}***@{host}" if at else found[0]
 
 
 def harmless(lines: Iterable[str]) -> Iterator[str]:

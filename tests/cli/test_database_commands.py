@@ -63,7 +63,8 @@ def test_a_run_that_cannot_be_saved_stops_no_other(database: InDatabase) -> None
     assert output.lines == [
         f"{2 - is_refused} {'run' if is_refused else 'runs'} saved to {database.url}; 3 there already"
     ]
-    assert ("0004_" in output.err) == is_refused
+    assert (".json: this run can't be saved: index row" in output.err) == is_refused
+    assert "can't be used" not in output.err
     assert "0099_cut.json" in output.err
     assert output.status == 4
 

@@ -68,10 +68,26 @@ def test_a_run_that_the_disk_takes_no_more_than_the_server_is_kept_elsewhere(
     result = own_suite.run("--llm-history=postgresql://me@127.0.0.1:1/runs")
     assert list(unsent.iterdir()) == []
     said = str(result.stdout)
-    assert "no room; this run was saved in " in said
+    assert said.count("no room; this run was saved in ") == said.count("this run was saved in ") == 1
     send = said.partition("To send it: llm-bench ")[2].partition(" --history")[0].split()
     assert main([*send, "--history", url]) == 0
     assert len(Database(url).places()) == 1
+
+
+def test_a_run_that_nothing_takes_is_told_once(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: it was told twice."""
+    pytest.importorskip("psycopg")
+    write, gone = writing.write_or_keep, "postgresql://me@127.0.0.1:1/runs"
+
+    def is_full(path: Path, text: str) -> tuple[Path, str]:
+        if path.parent.name == UNSENT:
+            raise UnwritableFile("no room")
+        return write(path, text)
+
+    monkeypatch.setattr(writing, "write_or_keep", is_full)
+    result = own_suite.run(f"--llm-history={gone}")
+    result.stdout.fnmatch_lines([f"llm-bench: the history {gone} can't be used: *; this run was not saved: no room"])
+    assert result.stdout.str().count("no room") == 1
 
 
 def test_nothing_runs_for_a_database_that_cannot_be_used(

@@ -86,10 +86,11 @@ def _send(arguments: argparse.Namespace) -> int:
         try:
             _, is_new = database.save(read_saved_run(path), "" if is_push else run_name(name_in(folder, path)))
         except (UnreadableResults, HistoryUnavailable) as error:
-            is_refused = isinstance(error, HistoryUnavailable)
-            if is_refused:
+            reason = str(error)
+            if isinstance(error, HistoryUnavailable):
                 database.check()  # raises where it would take no other run either
-            tell_passed_over(Unreadable(path, f"{path}: {error}" if is_refused else str(error)))
+                reason = f"{path}: this run can't be saved: {error.reason}"
+            tell_passed_over(Unreadable(path, reason))
             failed += not isinstance(error, NotOurResults)
             continue
         new += is_new

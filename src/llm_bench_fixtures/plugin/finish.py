@@ -156,17 +156,17 @@ def save_to_history(config: pytest.Config) -> None:
         Database(url).save(run)
     except BaseException as error:
         folder = runs_folder(config)
-        failed = config.stash.setdefault(NOT_SAVED, []).append
+        reasons = [reason_of(error)]
         with suppress(OSError):  # the attempt to write says why
             (folder / UNSENT).mkdir(parents=True, exist_ok=True)
         path = reserve(folder / UNSENT, 1, run.provenance.commit or "run")
-        kept = save_or_keep(path, text_of_run(run), failed)
-        if kept is None:
-            failed(reason_of(error))
-        else:
+        kept = save_or_keep(path, text_of_run(run), reasons.append)
+        if kept == path:
+            reasons.append(f"this run was saved in {kept}")
+        if kept is not None:
             send = ["push", str(folder)] if kept == path else ["import", str(kept.parent)]
-            command = shlex.join(["llm-bench", "history", *send, "--history", url])
-            failed(f"{reason_of(error)}; this run was saved in {kept}. To send it: {command}")
+            reasons[-1] += f". To send it: {shlex.join(['llm-bench', 'history', *send, '--history', url])}"
+        config.stash.setdefault(NOT_SAVED, []).append("; ".join(reasons))
         if not isinstance(error, Exception):
             raise
 
@@ -226,7 +226,7 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
 
 
 def _changes(config: pytest.Config, run: Run) -> Changes | None:
-    """Changes of the run against another. Failing to find these out costs no more than them."""
+    """Changes of the run against another. If that fails, the report lacks only these."""
     try:
         return changes_of_run(config, run)
     except Exception as error:  # a bug of ours

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 WAIT_BUDGET_S = 60.0  # for a database that others keep busy
 BUSY = re.compile(r"too many c|connection slots|no more connections|the database system is", re.IGNORECASE)
 REFUSED = re.compile(r"FATAL:|no password supplied")  # by a server that answers: its database or role is missing, say
+ADVICE = {  # by what a database says
+    r"permission denied for schema": "let its owner make the tables, or grant CREATE on it to the role",
+    r"permission denied": "grant SELECT and INSERT on the tables to the role; UPDATE too, to bless runs",
+    r"read-?only|unable to open": "name a database that can be written",
+    r"file is not a database|malformed": "name another file",
+    r"FATAL:.* does not exist": "create it, or name another",
+}
 CONNECTION = {"connect_timeout": 10, "tcp_user_timeout": 30_000}  # seconds; milliseconds
 
 
@@ -91,7 +98,8 @@ def begun(url: str, *, writes: bool = False) -> Iterator[sa.Connection]:
     except SQLAlchemyError as error:
         reason = errors.first_line(getattr(error, "orig", None) or error)
         kind = errors.HistoryUnavailable if _may_pass(error) else errors.UnusableHistory
-        raise kind(f"the history {url} can't be used: {reason}") from error
+        advice = next((f": {advice}" for said, advice in ADVICE.items() if re.search(said, reason)), "")
+        raise kind(f"the history {url} can't be used: {reason}{advice}", f"{reason}{advice}") from error
 
 
 def _connected(engine: sa.Engine) -> sa.Connection:
