@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 import threading
@@ -81,7 +82,13 @@ def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder, is_over = tmp_path / "silent", threading.Event()
     (folder / ".benchmarks").mkdir(parents=True)
     monkeypatch.setattr("llm_bench_fixtures.reading.WAIT_BUDGET_S", 0.25)
-    monkeypatch.setattr("llm_bench_fixtures.reading.os.scandir", lambda _: is_over.wait() and nullcontext(iter(())))
+
+    def scandir(_: object) -> object:
+        return is_over.wait() and nullcontext(iter(()))
+
+    monkeypatch.setattr("llm_bench_fixtures.reading.os.scandir", scandir)
+    if "scandir" in vars(getattr(glob, "_StringGlobber", object)):  # Python 3.13 keeps one of its own
+        monkeypatch.setattr("glob._StringGlobber.scandir", staticmethod(scandir))
     yield folder
     is_over.set()
 
