@@ -27,7 +27,7 @@ import torch
 from transformers.generation.streamers import BaseStreamer
 
 from llm_bench_fixtures.errors import GenerationMismatch
-from llm_bench_fixtures.measure.timing import TokenClock, run_round
+from llm_bench_fixtures.measure.timing import TokenClock, batches_of, run_round
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.processes.calm import fall_asleep
 from llm_bench_fixtures.workloads import TokenIds, Workload
@@ -120,13 +120,14 @@ class Noting(BaseStreamer):  # type: ignore[misc]  # transformers' are untyped h
 def generate(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnClock, **how: Any) -> list[int]:
     """`generate` of transformers, with a streamer if tokens are noted: of torch's own models, and Optimum's of ONNX
     Runtime and OpenVINO."""
-    ids = torch.tensor([prompt], device=model.device.name)
-    mask = torch.ones_like(ids)
+    (batch,) = batches_of(model, workload_of(prompt, new_tokens))
     if clock.is_by_token:
         how["streamer"] = Noting(clock.note)
     clock.start()
     with torch.inference_mode(), model.running():
-        output = model.module.generate(ids, attention_mask=mask, max_new_tokens=new_tokens, **how)
+        output = model.module.generate(
+            batch.input_ids, attention_mask=batch.attention_mask, max_new_tokens=new_tokens, **how
+        )
     clock.end()
     new: list[int] = output[0, len(prompt) :].tolist()
     return new
@@ -226,6 +227,7 @@ def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first
 
     Raises GenerationMismatch where the two texts differ: they were not the same work.
     """
+    run_round(model, workload_of(prompt, new_tokens))  # warms up: it drops what the engine kept of another prompt
     texts: dict[str, list[int]] = {}
     seconds: dict[str, float] = {}
     for way in ("round", "own")[:: 1 if is_round_first else -1]:
@@ -241,7 +243,7 @@ def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first
 
 def time_round(model: Model, prompt: TokenIds, new_tokens: int, is_by_token: bool) -> tuple[list[int], Sequence[float]]:
     """The text, and seconds until each of its tokens, or until the engine gave the whole of it back."""
-    done = run_round(model, Workload((prompt,), new_tokens, batch_size=1))
+    done = run_round(model, workload_of(prompt, new_tokens))
     return [*done.continuations[0]], done.batches[0].tokens_s if is_by_token else [done.latency_s]
 
 
@@ -250,6 +252,10 @@ def time_own(model: Model, prompt: TokenIds, new_tokens: int, is_by_token: bool)
     clock = OwnClock(model, is_by_token)
     text = LOOPS[model.variant.backend](model, prompt, new_tokens, clock)
     return text, clock.tokens_s()
+
+
+def workload_of(prompt: TokenIds, new_tokens: int) -> Workload:
+    return Workload((prompt,), new_tokens, batch_size=1)
 
 
 def tpot_s(tokens_s: Sequence[float]) -> float:
