@@ -135,24 +135,36 @@ def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.Mon
     assert one._tight["third"].startswith("half had to make room for it in memory")
 
 
+class Roomy:
+    """A loader of four variants that hold 3 bytes each; rounds take `large` so many bytes more as they have rows."""
+
+    def __init__(self, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.closed: list[str] = []
+
+        def load(_: object, variant: Variant) -> SimpleNamespace:
+            return SimpleNamespace(close=lambda: self.closed.append(variant.id))
+
+        def rise(_: object, variant: Variant, largest: Round) -> int:
+            return largest.rows if variant.id == "large" else 0
+
+        monkeypatch.setattr(VariantLoader, "_load", load)
+        monkeypatch.setattr(VariantLoader, "_has_room", lambda *_: True)
+        monkeypatch.setattr(VariantLoader, "_rise", rise)
+        self.variants = tuple(Variant(name, "torch", "") for name in ("reference", "half", "third", "large"))
+        self.loader = VariantLoader(Setup(parse_settings({}), Progress()), RunBuilder("reference"))
+        needs = dict.fromkeys((each.id for each in self.variants), Need(3))
+        self.loader.lineup = plan_lineup(self.variants, "reference", needs, budget)
+        for variant in self.variants:
+            self.loader.load(variant)
+
+
 def test_rounds_larger_than_the_plan_have_others_closed_and_give_their_memory_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each holds 3 of 12 bytes, and the rounds take a fourth variant 4 more: beside it and the reference 2 are left."""
-    closed: list[str] = []
-
-    def load(_: object, variant: Variant) -> SimpleNamespace:
-        return SimpleNamespace(close=lambda: closed.append(variant.id))
-
-    monkeypatch.setattr(VariantLoader, "_load", load)
-    monkeypatch.setattr(VariantLoader, "_has_room", lambda *_: True)
-    monkeypatch.setattr(VariantLoader, "_rise", lambda _, variant, largest: largest.rows if variant is large else 0)
-    variants = tuple(Variant(name, "torch", "") for name in ("reference", "half", "third", "large"))
-    reference, half, third, large = variants
-    one = VariantLoader(Setup(parse_settings({}), Progress()), RunBuilder("reference"))
-    one.lineup = plan_lineup(variants, "reference", dict.fromkeys((each.id for each in variants), Need(3)), 12)
-    for variant in variants:
-        one.load(variant)
+    """The rounds take the fourth variant 4 of 12 bytes more: beside it and the reference 2 are left."""
+    roomy = Roomy(12, monkeypatch)
+    reference, half, third, large = roomy.variants
+    one, closed = roomy.loader, roomy.closed
     with one.making_room(reference, Round(4, 1)) as has_room:
         assert [has_room(other) for other in (half, large, third)] == [True, False, True]
     assert closed == []
@@ -161,6 +173,27 @@ def test_rounds_larger_than_the_plan_have_others_closed_and_give_their_memory_ba
         assert not has_room(half)  # 9 bytes and 4
     assert closed == ["third", "half", "large"]
     assert one.load(large)
+
+
+def test_what_took_more_than_was_planned_stays_as_long_as_all_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: variants of a small model were loaded anew after each case that the plan hadn't foreseen."""
+    roomy = Roomy(16, monkeypatch)
+    reference, half, third, large = roomy.variants
+    one, closed = roomy.loader, roomy.closed
+    for rows in (4, 3):  # the second takes none beyond what the first has taken
+        with one.making_room(reference, Round(rows, 1)) as has_room:
+            assert all(map(has_room, (half, large, third)))
+        assert closed == []
+    with one.making_room(reference, Round(1, 1)) as has_room:
+        assert all(map(has_room, (half, third)))
+    assert closed == []
+    with one.making_room(large, Round(5, 1)):
+        assert closed == ["third"]
+    assert closed == ["third", "large"]
+    for variant in (third, large):
+        one.load(variant)
+    with one.making_room(reference, Round(4, 1)) as has_room:
+        assert all(map(has_room, (half, large, third)))  # the new process has taken none yet
 
 
 def test_a_round_is_beyond_the_plan_by_what_it_takes_more(monkeypatch: pytest.MonkeyPatch) -> None:

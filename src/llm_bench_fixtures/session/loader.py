@@ -123,6 +123,7 @@ class VariantLoader:
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
         self._tight: dict[str, str] = {}  # which others were closed for a variant, by variant
+        self._rises: dict[str, int] = {}  # bytes beyond the plan that the loaded variants have taken, by variant
         self._loads: Counter[str] = Counter()
         self._described: set[str] = set()
         self.restored: frozenset[str] = frozenset()
@@ -289,30 +290,38 @@ class VariantLoader:
         Others are closed until these two have room. The block gets what tells, of one other after another, whether it
         has room beside all before it.
 
-        Whatever takes more than was planned is closed after the block, because its process would keep that memory.
+        Their processes keep that memory. Where it leaves too little for the whole group, they are closed after the
+        block.
         """
         both = {one.id: one for one in (*self._references, variant)}
-        rises = {name: self._rise(one, largest) for name, one in both.items()}  # bytes beyond the plan
+        rises = {name: self._kept_rise(one, largest) for name, one in both.items()}
 
-        def fits() -> bool:
-            more = sum(rises.values())
-            return self.lineup is None or not more or self.lineup.fits({*self._loaded, *rises}, more)
+        def fits(names: Collection[str]) -> bool:
+            more = sum({**self._rises, **rises}.values())
+            return self.lineup is None or not more or self.lineup.fits(names, more)
 
         def has_room(other: Variant) -> bool:
             if other not in self._group:
                 return False
-            rises[other.id] = self._rise(other, largest)
-            if not fits():
+            rises[other.id] = self._kept_rise(other, largest)
+            if not fits({*self._loaded, *rises}):
                 del rises[other.id]
             return other.id in rises
 
         others = [name for name in self._loaded if name not in both]
-        while others and not fits():
+        while others and not fits({*self._loaded, *rises}):
             self._close(others.pop())
-        yield has_room
-        for name, rise in rises.items():
-            if rise and name in self._loaded:
+        try:
+            yield has_room
+        finally:
+            self._rises |= {name: rise for name, rise in rises.items() if name in self._loaded}
+        if not fits({member.id for member in self._group}):
+            for name in [name for name, rise in self._rises.items() if rise]:
                 self._close(name)
+
+    def _kept_rise(self, variant: Variant, largest: Round) -> int:
+        """Bytes beyond the plan that the variant's process has once it has run such rounds."""
+        return max(self._rises.get(variant.id, 0), self._rise(variant, largest))
 
     def _rise(self, variant: Variant, largest: Round) -> int:
         """Bytes that such rounds take of the variant's memory beyond those that were planned; 0 where nothing tells."""
@@ -347,6 +356,7 @@ class VariantLoader:
         for model in self._loaded.values():
             model.close()
         self._loaded.clear()
+        self._rises.clear()
 
     def kill(self) -> None:
         """End the processes of all that are loaded, whatever they are doing."""
@@ -362,7 +372,7 @@ class VariantLoader:
         if leaving:
             self.before_closing(leaving)
         for name in leaving:
-            self._loaded.pop(name).close()
+            self._let_go(name)
         for member in self.lineup.made_first(self._group) if self.lineup else ():
             with suppress(Exception):  # the test itself says it
                 self.load(member)
@@ -373,6 +383,10 @@ class VariantLoader:
 
     def _close(self, name: str) -> None:
         self.before_closing([name])
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        self._rises.pop(name, None)
         self._loaded.pop(name).close()
 
     def _has_room(self, variant: Variant) -> bool:
