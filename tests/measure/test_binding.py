@@ -14,9 +14,11 @@ from llm_bench_fixtures.measure.binding import (
     Binding,
     binding_of,
     computing,
+    finding_threads,
     generate_some,
     settle_binding,
 )
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.processes.affinity import cores_to_bind, thread_seconds
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
@@ -85,7 +87,7 @@ def settle(
     workload: Workload,
     monkeypatch: pytest.MonkeyPatch,
     free_s: float = 0.1,
-    tokens: int = TRIAL_TOKENS,
+    tokens: int | None = TRIAL_TOKENS,
 ) -> tuple[Binding, int]:
     """What is found where the model computes in so many threads and there are two cores; and how often it ran.
 
@@ -97,6 +99,9 @@ def settle(
     monkeypatch.setattr(binding, "bind_threads", trials.tell)
     monkeypatch.setattr(binding, "thread_seconds", iter([{}, dict.fromkeys(range(threads), 1.0)]).__next__)
     monkeypatch.setattr(binding, "cores_to_bind", lambda threads: (0, 1) if 0 < len(threads) <= 2 else ())
+    if tokens is None:
+        with finding_threads(tiny):
+            pass
     found = settle_binding(tiny, workload, tokens)
     assert binding_of(tiny) == found
     return found, trials.runs
@@ -105,7 +110,7 @@ def settle(
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been found yet of any model."""
-    for kept in ("_BINDINGS", "_AGREEING"):
+    for kept in ("_BINDINGS", "_AGREEING", "_COMPUTING"):
         monkeypatch.setattr(binding, kept, type(getattr(binding, kept))())
 
 
@@ -136,7 +141,7 @@ def test_threads_are_bound_where_that_changes_nothing(
     """2 % are nothing, and what the trials can't tell."""
     found, runs = settle(ratios, 2, tiny_fp32, workload, monkeypatch)
     assert found == Binding((0, 1), (0, 1) if is_bound else ())
-    assert runs == 1 + 2 * TRIALS
+    assert runs == 2 + 2 * TRIALS
 
 
 @pytest.mark.usefixtures("fresh")
@@ -169,10 +174,12 @@ def test_a_few_tokens_that_take_little_are_followed_by_as_many_as_in_a_trial(
 def test_it_is_tried_once_for_each_number_of_threads(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another workload may be computed in one thread, or in two others."""
-    assert settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch)[1] == 1 + 2 * TRIALS
+    """Another workload may be computed in one thread, or in two others. Where an observed round has told, nothing is
+    generated."""
+    assert settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch, tokens=None)[1] == 1 + 2 * TRIALS
     assert settle([], 2, tiny_fp32, workload, monkeypatch) == (Binding((0, 1), (0, 1)), 1)
-    assert settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch) == (Binding((0,)), 1 + 2 * TRIALS)
+    assert settle([], 2, tiny_fp32, workload, monkeypatch, tokens=None) == (Binding((0, 1), (0, 1)), 0)
+    assert settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch) == (Binding((0,)), 2 + 2 * TRIALS)
     assert settle([], 2, tiny_fp32, workload, monkeypatch)[0] == Binding((0, 1), (0, 1))
 
 
@@ -185,7 +192,10 @@ def test_the_threads_of_a_model_are_found(tiny_fp32: TransformersModel, prompts:
     """Those that compute are of this process, and no more than torch's pool and its caller have."""
     import torch
 
-    found = settle_binding(tiny_fp32, Workload((prompts.exact(64),), new_tokens=16, batch_size=1))
+    workload = Workload((prompts.exact(64),), new_tokens=16, batch_size=1)
+    observe(tiny_fp32, workload)
+    found = settle_binding(tiny_fp32, workload)
+    assert found.threads
     assert len(found.threads) <= torch.get_num_threads()
     assert set(found.threads) <= set(thread_seconds())
 

@@ -14,7 +14,7 @@ import pytest
 
 from llm_bench_fixtures.answer.allocation import Allocation
 from llm_bench_fixtures.errors import WorkerDied
-from llm_bench_fixtures.measure.binding import settle_binding
+from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
@@ -118,7 +118,8 @@ class FakeModel:
 
     def call(self, function: object, workload: Workload, *more: object) -> object:
         if function is settle_binding:
-            self.table.log.append(f"bind {self.name}" + " briefly" * (more == (BRIEF_TOKENS,)))
+            how = {None: "", TRIAL_TOKENS: " anew", BRIEF_TOKENS: " briefly"}[more[0]]
+            self.table.log.append(f"bind {self.name}{how}")
             return None
         if function is begin_observing:
             self.table.log.append(f"begin {self.name}")
@@ -343,13 +344,14 @@ def test_what_nobody_asked_for_runs_and_is_not_told(table: Table) -> None:
 
 @pytest.mark.parametrize("warmup_rounds", [1, 3])
 def test_the_observed_round_is_one_of_those_that_warm_up(warmup_rounds: int, table: Table) -> None:
-    """Each variant has run as often before its first timed round, observed or not."""
+    """Each variant has run as often before its first timed round, observed or not. One that isn't has to be asked anew
+    which of its threads compute."""
     table.add("fp32", asked=False)
     table.add("bf16")
     outcome = table.run(replace(FAST, warmup_rounds=warmup_rounds))
     assert table.log[: 2 * warmup_rounds + 2] == [
         *["fp32"] * warmup_rounds,
-        "bind fp32",
+        "bind fp32 anew",
         "observe bf16",
         *["bf16"] * (warmup_rounds - 1),
         "bind bf16",
@@ -595,6 +597,15 @@ def test_a_round_that_is_observed_is_alone(table: Table) -> None:
     for model in (entry.model for entry in table.entries.values()):
         assert (model.warms[:2], model.in_a_row[:2]) == ([False, False], [1, 1])
         assert model.warms[2:] == [True, True]
+
+
+def test_some_tokens_warm_up_long_rounds_once(table: Table) -> None:
+    """Other variants were observed since its own warm-up. Short rounds are warmed up in each block."""
+    for name in ("fp32", "bf16"):
+        table.add(name, 3.0)
+    table.run(FAST)
+    for model in (entry.model for entry in table.entries.values()):
+        assert model.warms == [True, False, False]
 
 
 def test_further_warmup_rounds_are_run_where_they_are_asked_for(table: Table) -> None:

@@ -58,6 +58,7 @@ class Binding:
 
 _BINDINGS: KeptForModel[Binding] = KeptForModel()
 _AGREEING: KeptForModel[dict[int, bool]] = KeptForModel()  # by the number of threads
+_COMPUTING: KeptForModel[tuple[int, ...]] = KeptForModel()
 
 
 def binding_of(model: Model) -> Binding:
@@ -65,23 +66,30 @@ def binding_of(model: Model) -> Binding:
     return _BINDINGS.get(model) or Binding()
 
 
-def settle_binding(model: Model, workload: Workload, tokens: int = TRIAL_TOKENS) -> Binding:
-    """Find the threads that compute the workload, and whether they may be bound; kept for `binding_of`.
+@contextmanager
+def finding_threads(model: Model) -> Iterator[None]:
+    """The block generates. `settle_binding` takes those for the threads that compute which did in the last block."""
+    before_s, began_s = thread_seconds(), time.perf_counter()
+    yield
+    _COMPUTING.put(model, computing(before_s, thread_seconds(), time.perf_counter() - began_s))
+
+
+def settle_binding(model: Model, workload: Workload, tokens: int | None = None) -> Binding:
+    """Find whether the threads that compute the workload may be bound; kept for `binding_of`.
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
     free: TRIALS of both in turn are compared, once for each number of threads, unless one takes over LONGEST_TRIAL_S.
-    tokens: of the first generation, which also warms up; where they are few and take little, as many as in a trial tell
-    how long one takes.
+    tokens: so many are generated to find the threads; None: `finding_threads` has found them.
     """
-    before_s = thread_seconds()
-    took_s = _short_s(model, workload, tokens)
-    threads = computing(before_s, thread_seconds(), took_s)
+    took_s = 0.0
+    if tokens is not None:
+        with finding_threads(model):
+            took_s = _short_s(model, workload, tokens)
+    threads = _COMPUTING.get(model) or ()
     bound = Binding(threads, cores_to_bind(threads))
     agreeing = _AGREEING.get_or_make(model, dict)
-    if tokens < TRIAL_TOKENS and took_s <= LONGEST_TRIAL_S:
-        took_s = _short_s(model, workload)
-    is_short = took_s <= LONGEST_TRIAL_S
-    if bound.cores and is_short and len(threads) not in agreeing:
+    is_asked = bound.cores and len(threads) not in agreeing
+    if is_asked and took_s <= LONGEST_TRIAL_S and _short_s(model, workload) <= LONGEST_TRIAL_S:
         agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound))
     binding = bound if agreeing.get(len(threads)) else Binding(threads)
     _BINDINGS.put(model, binding)

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import reason_of
-from llm_bench_fixtures.measure.binding import settle_binding
+from llm_bench_fixtures.measure.binding import finding_threads, settle_binding
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.limits import drop_probe
 from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
@@ -222,10 +222,10 @@ class Observation:
 
 
 def observe(model: Model, workload: Workload) -> Observation:
-    """Run the workload once more, and watch its forward passes and its memory."""
+    """Run the workload once more, and watch its forward passes, its memory and, for `settle_binding`, its threads."""
     drop_probe(model)  # what it holds would be counted as the workload's
     model.forget_caches()  # and so would what an engine keeps of other, larger runs
-    with giving_freed_memory_back(), PeakMemory(model.device) as memory:
+    with giving_freed_memory_back(), PeakMemory(model.device) as memory, finding_threads(model):
         observed = observe_round(model, workload)
     return Observation(observed, memory.peak, has_scored(model))
 

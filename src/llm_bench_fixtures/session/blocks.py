@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from llm_bench_fixtures.measure.binding import settle_binding
+from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
 from llm_bench_fixtures.measure.timing import COLD_S
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
@@ -141,7 +141,7 @@ class _Blocks:
                 if is_brief:
                     self._warm_up_briefly(entry)
                 elif self._binds(entry):
-                    entry.model.call(settle_binding, entry.workload)
+                    entry.model.call(settle_binding, entry.workload, None if entry.is_asked_for else TRIAL_TOKENS)
 
     def _observe(self, entry: Entry) -> None:
         """Observe the work of a round of its own."""
@@ -379,15 +379,16 @@ class _Blocks:
         return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
 
     def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[tuple[Round, ...] | None]:
-        """The turns of a block: None after each but the last."""
+        """The turns of a block: None after each but the last. The first ones follow other variants' observations."""
         are_others = len(self.entries) > 1
+        warms = _is_short(entry) or not (self.blocks or self.pace.is_large)
         for done in entry.model.in_turns(
             take_turns,
             entry.workload,
             rounds=self.in_a_row,
             slice_tokens=slice_tokens,
             draw=self.first_draw + self.blocks if is_bound else None,
-            warms=are_others and _is_short(entry) and not self.pace.probes,
+            warms=are_others and warms and not self.pace.probes,
             probes=self.pace.probes,
         ):
             if done is not None:
