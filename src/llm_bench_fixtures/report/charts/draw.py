@@ -98,11 +98,11 @@ def draw(picture: spec.Picture) -> Figure:
     for axis, chart in zip(axes, charts, strict=True):
         _set_up(axis, chart, is_narrow=len(charts) > 2, has_names=axis is axes[0] or chart.y != charts[0].y)
         _draw(axis, chart)
-    figure.draw_without_rendering()  # so that the charts have their places
     for axis, chart in zip(axes, charts, strict=True):
         named = [(one, f"{spec.short(drawable(one.label))}{one.detail}") for one in chart.series if one.label]
         label_ends(axis, [one for one in named if one[0].is_line])
-        label_points(figure, axis, [one for one in named if not one[0].is_line])
+        if points := [one for one in named if not one[0].is_line]:
+            label_points(figure, axis, points)
     return figure
 
 

@@ -52,6 +52,7 @@ def write_plots(findings: Findings, folder: Path) -> list[spec.Plot]:
         for picture in pictures(findings):
             figure, path = draw(picture), folder / f"{picture.name}.svg"
             _save(figure, path.with_suffix(".png"))
+            figure.set_layout_engine("none")  # everything has its place by now
             _save(figure, path, metadata={"Date": None})
             plots.append(spec.Plot(path, picture.title, picture.part))
     return plots
