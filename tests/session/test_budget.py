@@ -48,10 +48,10 @@ def test_all_of_one_weight_get_as_much_as_without() -> None:
     assert dealt.share_s(3, weight=2.0) == pytest.approx(6.0)
 
 
-def test_none_gets_less_than_half_of_its_own_time() -> None:
+def test_none_gets_less_than_a_quarter_of_its_own_time() -> None:
     dealt = budget(10)
     dealt.spend(5, 100.0)
-    assert dealt.share_s(2) == pytest.approx(2.0)
+    assert dealt.share_s(2) == pytest.approx(1.0)
 
 
 def test_more_benchmarks_than_were_expected_still_get_time() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BENCHMARK_S = 0.5  # seconds that a benchmark gets for its rounds on average, at the usual --llm-max-noise
 USUAL_NOISE = 0.03
+LEAST_PART = 0.25  # of that, where others have taken more than theirs
 MOST_FINER = 100.0  # times as long for narrower intervals, which need the square of what they are narrower by
 ROUNDS_PART = 0.5  # share of the run's time left, for rounds; the rest is for loads, quality and the least rounds
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
@@ -75,10 +76,10 @@ class TimeBudget:
         self._patience_s -= len(weights) * self._per_benchmark_s * PATIENCE
 
     def share_s(self, benchmarks: int, weight: float = 1.0) -> float:
-        """Seconds for so many of one weight, measured together now; never less than half of what all get on average,
-        but for what the run has time for."""
+        """Seconds for so many of one weight, measured together now; never less than LEAST_PART of what all get
+        on average, but for what the run has time for."""
         each_s = weight * self._left_s / self._left if self._left else self._per_benchmark_s
-        return min(benchmarks * max(each_s, self._per_benchmark_s / 2), self.run_share_s(benchmarks, weight))
+        return min(benchmarks * max(each_s, LEAST_PART * self._per_benchmark_s), self.run_share_s(benchmarks, weight))
 
     def patience_s(self, benchmarks: int, weight: float = 1.0) -> float:
         """Seconds that so many of one weight, measured together now, may lose to other work besides their share."""
