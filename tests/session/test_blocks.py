@@ -664,9 +664,31 @@ def test_long_rounds_are_two_where_the_interval_is_narrow_by_then(table: Table) 
 def test_else_they_are_as_many_as_others(round_s: float, changed: dict[str, Any], table: Table) -> None:
     table.add("fp32", round_s)
     table.add("bf16", round_s, round_s * math.exp(0.01))
-    pace = replace(FAST, max_noise=0.03, fewest_rounds=2, expected_variance=EXPECTED, share_s=0.0)
+    pace = replace(LARGE, max_noise=0.03, fewest_rounds=2, expected_variance=EXPECTED, share_s=0.0)
     table.run(replace(pace, **changed))
     assert counts(table) == {"fp32": 3, "bf16": 3}
+
+
+@pytest.mark.parametrize(
+    ("share_s", "changed", "rounds"),
+    [
+        pytest.param(1.5, {}, 2, id="by then"),
+        pytest.param(2.1, {}, 3, id="later"),
+        pytest.param(1.5, {"is_large": True}, 3, id="of a large model"),
+        pytest.param(1.5, {"fewest_rounds": None}, 3, id="so many are asked for"),
+        pytest.param(1.5, {"max_noise": 0.0}, 3, id="no interval is asked for"),
+        pytest.param(1.5, {"expected_variance": replace(EXPECTED, freedom=0.9)}, 3, id="little is known"),
+    ],
+)
+def test_rounds_are_two_where_the_time_of_a_case_is_over(
+    share_s: float, changed: dict[str, Any], rounds: int, table: Table
+) -> None:
+    """Two of both take 2 s; the interval is too wide."""
+    table.add("fp32", 0.5)
+    table.add("bf16", 0.5)
+    pace = replace(FAST, max_noise=0.001, fewest_rounds=2, expected_variance=EXPECTED, share_s=share_s)
+    table.run(replace(pace, **changed))
+    assert counts(table) == {"fp32": rounds, "bf16": rounds}
 
 
 def test_of_long_rounds_those_of_crowded_blocks_are_not_enough(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

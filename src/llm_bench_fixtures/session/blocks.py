@@ -47,6 +47,7 @@ ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
 OPEN_LONGER = 1.5  # times as long as its least rounds, that a case may take while the answer is open
 LONG_ROUND_S = 2.0  # longer rounds are as many as the interval needs
+A_ROUNDS_FREEDOM = 1.0  # of the expected variance: with it two pairs tell as much of their scatter as three without
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
@@ -281,7 +282,7 @@ class _Blocks:
             return True
         if not self.pace.max_noise:
             return False
-        if len(self._calm(entry.rounds)) < self.pace.rounds and self._is_patient:
+        if len(self._calm(entry.rounds)) < self._least and self._is_patient:
             return True
         if self.elapsed_s >= self.pace.share_s and not goes_on:
             return False
@@ -292,6 +293,15 @@ class _Blocks:
         """Rounds that can be enough: fewer where a block has one that takes seconds."""
         is_long = any(not entry.failure and entry.last_s > LONG_ROUND_S for entry in self.entries.values())
         return (is_long and self.pace.fewest_rounds) or self.pace.rounds
+
+    @property
+    def _least(self) -> int:
+        """Rounds that each has at least, unless fewer are narrow enough: of a small model fewer, too, where these have
+        taken the case's time, as those of many batches do. A large model's rounds take that one by one."""
+        pace, expected = self.pace, self.pace.expected_variance
+        may_be_fewer = pace.max_noise and not pace.is_large and expected.freedom >= A_ROUNDS_FREEDOM
+        is_over = self.elapsed_s >= pace.share_s
+        return (may_be_fewer and is_over and pace.fewest_rounds) or pace.rounds
 
     def _is_enough(self, name: str) -> bool:
         """Whether there are enough rounds to believe an interval."""
@@ -457,7 +467,7 @@ class _Blocks:
 
     def _has_least(self, rounds: Rounds) -> bool:
         """Whether there are as many rounds as are run in any case."""
-        return len(rounds) >= self.pace.rounds
+        return len(rounds) >= self._least
 
     def _is_settled_by_death(self, entry: Entry) -> bool:
         """Whether the reference failed, but late enough for its turns to be paired with."""
