@@ -71,9 +71,10 @@ class Place:
 class Plan:
     """Places the cases of a run, whose variants are loaded in groups.
 
-    Each trip begins with the group that the one before it ended with, which is loaded then. So of two groups none loads
-    more than twice, and of more none more than three times, and what the answer goes by comes before all else for every
-    variant. Without cases, as where a plugin orders the tests, the groups come once, in their order.
+    Each trip begins with the group that the one before it ended with, which is loaded then. A group that would be
+    loaded a third time, for the rest, measures that on its way back. So none loads more than twice, and of two groups
+    what the answer goes by comes before all else. Without cases, as where a plugin orders the tests, the groups come
+    once, in their order.
     """
 
     def __init__(self, cases: Collection[Case], groups: Sequence[Collection[str]]) -> None:
@@ -85,7 +86,9 @@ class Plan:
         self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
         self._makes_trips = len(groups) > 1 and bool(cases)
         self._answer_from = max(self._with(cases, Trip.FIRST), default=0)
-        self._rest_from = max(self._with(cases, Trip.ANSWER), key=self._turn_back, default=self._answer_from)
+        answering = self._with(cases, Trip.ANSWER)
+        self._rest_from = max(answering, key=self._turn_back, default=self._answer_from)
+        self._between = self._with(cases, Trip.FIRST) & answering - {self._answer_from, self._rest_from}
 
     def _with(self, cases: Iterable[Case], trip: Trip) -> set[int]:
         """The groups that have cases of the trip."""
@@ -106,6 +109,8 @@ class Plan:
         """Raises KeyError for a variant of no group."""
         stage, group = self.stage(case), self._group[variant]
         trip = _TRIPS[stage] if self._makes_trips else Trip.FIRST
+        if trip is Trip.REST and group in self._between:
+            trip = Trip.ANSWER
         turns = {
             Trip.FIRST: group,
             Trip.ANSWER: self._turn_back(group),
