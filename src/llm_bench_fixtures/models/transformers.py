@@ -60,7 +60,7 @@ class TransformersModel(Model):
         on_token: Callable[[], None] | None = None,
     ) -> torch.Tensor:
         """As `Model.generate`; on_token is called by a stopping criterion."""
-        more = {} if on_token is None else {"stopping_criteria": _calling(on_token)}
+        more = {} if on_token is None else {"stopping_criteria": _calling(on_token, input_ids.device)}
         output: torch.Tensor = self._generate(input_ids, attention_mask, new_tokens, cache, **more)
         return output
 
@@ -116,13 +116,20 @@ class TransformersModel(Model):
         self.running = nullcontext
 
 
-def _calling(on_token: Callable[[], None]) -> Any:
-    """A stopping criterion of transformers that stops nothing and calls `on_token` for each new token."""
+def _calling(on_token: Callable[[], None], device: torch.device) -> Any:
+    """A stopping criterion of transformers that stops nothing and calls `on_token` for each new token.
+
+    It answers as transformers' own do, with a tensor: an engine empties the processor's caches, and code that
+    `generate` doesn't run anyway took many times as long as by itself.
+    """
+    import torch
     from transformers import StoppingCriteriaList
 
-    def never(*_: object, **__: object) -> bool:
+    no = torch.zeros(1, dtype=torch.bool, device=device)
+
+    def never(*_: object, **__: object) -> torch.Tensor:
         on_token()
-        return False
+        return no
 
     return StoppingCriteriaList([never])
 
@@ -159,7 +166,7 @@ class Forbidden:
     def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.copies:
             scores = scores.clone()
-        scores[:, self.token] = -math.inf
+        scores[:, self.token].fill_(-math.inf)  # both are ops that `generate` runs, so that they are in the caches
         return scores
 
 
