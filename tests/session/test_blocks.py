@@ -678,6 +678,7 @@ def test_else_they_are_as_many_as_others(round_s: float, changed: dict[str, Any]
         pytest.param(1.5, {"fewest_rounds": None}, 3, id="so many are asked for"),
         pytest.param(1.5, {"max_noise": 0.0}, 3, id="no interval is asked for"),
         pytest.param(1.5, {"expected_variance": replace(EXPECTED, freedom=0.9)}, 3, id="little is known"),
+        pytest.param(1.5, {"allocation": Allocation(decides=True)}, 3, id="the answer goes by it"),
     ],
 )
 def test_rounds_are_two_where_the_time_of_a_case_is_over(
@@ -685,10 +686,36 @@ def test_rounds_are_two_where_the_time_of_a_case_is_over(
 ) -> None:
     """Two of both take 2 s; the interval is too wide."""
     table.add("fp32", 0.5)
-    table.add("bf16", 0.5)
+    table.add("bf16", 0.5, 0.5 * math.exp(0.01))
     pace = replace(FAST, max_noise=0.001, fewest_rounds=2, expected_variance=EXPECTED, share_s=share_s)
     table.run(replace(pace, **changed))
     assert counts(table) == {"fp32": rounds, "bf16": rounds}
+
+
+SHORT_OF_TIME = replace(FAST, max_noise=0.001, fewest_rounds=2, expected_variance=EXPECTED, share_s=0.0)
+
+
+def test_a_variant_without_a_pair_has_all_rounds(table: Table) -> None:
+    """Two latencies have no interval."""
+    table.add("bf16", 0.5)
+    table.run(SHORT_OF_TIME)
+    assert counts(table) == {"bf16": 3}
+
+
+def test_after_two_rounds_of_a_reference_that_dies_the_others_have_all(table: Table) -> None:
+    table.add("fp32", 0.5, fails_at=1)
+    table.add("bf16", 0.5)
+    outcome = table.run(SHORT_OF_TIME)
+    assert len(outcome["bf16"].rounds) == 3
+    assert outcome["bf16"].reference_rounds == ()
+
+
+def test_two_rounds_are_of_blocks_that_are_not_crowded(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd(table, monkeypatch, 0)
+    table.add("fp32", 0.5)
+    table.add("bf16", 0.5, 0.5 * math.exp(0.01))
+    outcome = table.run(SHORT_OF_TIME)
+    assert (len(outcome["bf16"].rounds), outcome["bf16"].crowded_rounds) == (2, 1)
 
 
 def test_of_long_rounds_those_of_crowded_blocks_are_not_enough(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.Mon
 class Roomy:
     """A loader of four variants that hold 3 bytes each; rounds take `large` so many bytes more as they have rows."""
 
-    def __init__(self, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, budget: int, monkeypatch: pytest.MonkeyPatch, need: Need = Need(3)) -> None:  # noqa: B008
         self.closed: list[str] = []
 
         def load(_: object, variant: Variant) -> SimpleNamespace:
@@ -152,7 +152,7 @@ class Roomy:
         monkeypatch.setattr(VariantLoader, "_rise", rise)
         self.variants = tuple(Variant(name, "torch", "") for name in ("reference", "half", "third", "large"))
         self.loader = VariantLoader(Setup(parse_settings({}), Progress()), RunBuilder("reference"))
-        needs = dict.fromkeys((each.id for each in self.variants), Need(3))
+        needs = dict.fromkeys((each.id for each in self.variants), need)
         self.loader.lineup = plan_lineup(self.variants, "reference", needs, budget)
         for variant in self.variants:
             self.loader.load(variant)
@@ -204,6 +204,14 @@ def test_a_round_is_beyond_the_plan_by_what_it_takes_more(monkeypatch: pytest.Mo
     monkeypatch.setattr(VariantLoader, "_parts", lambda _, variant: parts if variant is FP32 else None)
     assert one._rise(FP32, Round(1, 1985, 16)) == 20_000 - 8_880
     assert one._rise(FP32, Round(1, 96, 16)) == one._rise(BF16, Round(1, 1985, 16)) == 0
+
+
+def test_what_took_more_is_closed_where_scoring_would_have_no_room_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12 bytes are held, the rounds take 4 more, and scoring takes 2 more of 17."""
+    roomy = Roomy(17, monkeypatch, Need(3, scoring=2))
+    with roomy.loader.making_room(roomy.variants[0], Round(4, 1)) as has_room:
+        assert all(map(has_room, roomy.variants[1:]))
+    assert roomy.closed == ["large"]
 
 
 class Opened:

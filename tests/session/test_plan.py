@@ -86,15 +86,14 @@ def test_groups_take_turns_there_and_back_and_what_the_answer_goes_by_comes_firs
 
 def test_no_group_is_loaded_a_third_time() -> None:
     """The second of three would be, for what the answer doesn't go by."""
+    lengths = [f"prompt_length {variant}" for variant in "abc"]
     assert in_order([SHORT, BATCH, REST], "a", "b", "c") == (
-        ["prompt_length a", "prompt_length b", "prompt_length c"]
-        + ["batch c", "batch b", "cache b", "batch a", "cache a", "cache c"],
+        [*lengths, "batch c", "batch b", "cache b", "batch a", "cache a", "cache c"],
         [2, 2, 2],
     )
     few = replace(BATCH, variants=frozenset("ac"))  # so that the second has nothing to measure on the way back
     assert in_order([SHORT, few, REST], "a", "b", "c") == (
-        ["prompt_length a", "prompt_length b", "prompt_length c"]
-        + ["batch c", "batch a", "cache a", "cache b", "cache c"],
+        [*lengths, "batch c", "batch a", "cache a", "cache b", "cache c"],
         [2, 2, 2],
     )
 

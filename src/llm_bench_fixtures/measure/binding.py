@@ -7,6 +7,7 @@ measure and not to improve: what it makes faster or slower than a loop of its ow
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -68,10 +69,13 @@ def binding_of(model: Model) -> Binding:
 
 @contextmanager
 def finding_threads(model: Model) -> Iterator[None]:
-    """The block generates. `settle_binding` takes those for the threads that compute which did in the last block."""
+    """Note, for `settle_binding`, which threads compute while the block generates. Python's others, as one that watches
+    memory, do not."""
+    others = {thread.native_id for thread in threading.enumerate()} - {threading.get_native_id()}
     before_s, began_s = thread_seconds(), time.perf_counter()
     yield
-    _COMPUTING.put(model, computing(before_s, thread_seconds(), time.perf_counter() - began_s))
+    after_s = {thread: at_s for thread, at_s in thread_seconds().items() if thread not in others}
+    _COMPUTING.put(model, computing(before_s, after_s, time.perf_counter() - began_s))
 
 
 def settle_binding(model: Model, workload: Workload, tokens: int | None = None) -> Binding:

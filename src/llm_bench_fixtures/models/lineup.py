@@ -70,6 +70,11 @@ class Lineup:
         needs = [self.needs.get(name, NOTHING) for name in names]
         return not self.budget_bytes or _resident(needs) + more_bytes <= self.budget_bytes
 
+    def holds(self, names: Collection[str], more_bytes: int) -> bool:
+        """Whether the budget holds these variants while they are loaded and scored, and so much more."""
+        needs = [self.needs.get(name, NOTHING) for name in names]
+        return not self.budget_bytes or together(needs) + more_bytes <= self.budget_bytes
+
     def describe(self, made: Container[str] = ()) -> str:
         """The decision in a sentence, with the most memory that is planned to be taken. made: as in `making_bytes`."""
         if not self.budget_bytes:

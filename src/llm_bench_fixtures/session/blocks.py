@@ -47,7 +47,7 @@ ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
 OPEN_LONGER = 1.5  # times as long as its least rounds, that a case may take while the answer is open
 LONG_ROUND_S = 2.0  # longer rounds are as many as the interval needs
-A_ROUNDS_FREEDOM = 1.0  # of the expected variance: with it two pairs tell as much of their scatter as three without
+FREEDOM_FOR_FEW = 1.0  # of the expected variance: with it two pairs tell as much of their scatter as three without
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
@@ -275,14 +275,15 @@ class _Blocks:
         entry = self.entries[name]
         if self._is_settled_by_death(entry):
             return False
-        may_be_few = self.pace.max_noise and self._fewest < self.pace.rounds
-        if may_be_few and len(self._calm(entry.rounds)) >= self._fewest and self._is_narrow(name, half_width):
+        has_few = self._fewest <= len(self._calm(entry.rounds)) < self.pace.rounds
+        is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
+        if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, half_width)):
             return False
         if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
             return False
-        if len(self._calm(entry.rounds)) < self._least and self._is_patient:
+        if len(self._calm(entry.rounds)) < self.pace.rounds and self._is_patient:
             return True
         if self.elapsed_s >= self.pace.share_s and not goes_on:
             return False
@@ -290,18 +291,18 @@ class _Blocks:
 
     @property
     def _fewest(self) -> int:
-        """Rounds that can be enough: fewer where a block has one that takes seconds."""
+        """Rounds that can be enough: fewer where a block has one that takes seconds, or the answer doesn't go by it."""
         is_long = any(not entry.failure and entry.last_s > LONG_ROUND_S for entry in self.entries.values())
-        return (is_long and self.pace.fewest_rounds) or self.pace.rounds
+        return ((is_long or self._may_be_few) and self.pace.fewest_rounds) or self.pace.rounds
 
     @property
-    def _least(self) -> int:
-        """Rounds that each has at least, unless fewer are narrow enough: of a small model fewer, too, where these have
-        taken the case's time, as those of many batches do. A large model's rounds take that one by one."""
-        pace, expected = self.pace, self.pace.expected_variance
-        may_be_fewer = pace.max_noise and not pace.is_large and expected.freedom >= A_ROUNDS_FREEDOM
-        is_over = self.elapsed_s >= pace.share_s
-        return (may_be_fewer and is_over and pace.fewest_rounds) or pace.rounds
+    def _may_be_few(self) -> bool:
+        """Whether few rounds are enough where they have taken the case's time, as those of many batches do: of a small
+        model, in pairs, where the answer doesn't go by the case. One round of a large model takes longer than that."""
+        reference, pace = self.entries.get(self.reference), self.pace
+        has_pairs = len(self.entries) > 1 and reference is not None and reference.failure is None
+        is_known = pace.max_noise > 0 and pace.expected_variance.freedom >= FREEDOM_FOR_FEW
+        return has_pairs and is_known and not pace.is_large and not pace.allocation.decides
 
     def _is_enough(self, name: str) -> bool:
         """Whether there are enough rounds to believe an interval."""
@@ -389,9 +390,10 @@ class _Blocks:
         return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
 
     def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[tuple[Round, ...] | None]:
-        """The turns of a block: None after each but the last. The first ones follow other variants' observations."""
-        are_others = len(self.entries) > 1
-        warms = _is_short(entry) or not (self.blocks or self.pace.is_large)
+        """The turns of a block: None after each but the last. Long rounds are warmed up in the first one alone: other
+        variants were observed since their own warm-up."""
+        are_others, is_first = len(self.entries) > 1, self.began_s is not None and not self.blocks
+        warms = _is_short(entry) or (is_first and self._binds(entry) and not self.pace.is_large)
         for done in entry.model.in_turns(
             take_turns,
             entry.workload,
@@ -467,7 +469,7 @@ class _Blocks:
 
     def _has_least(self, rounds: Rounds) -> bool:
         """Whether there are as many rounds as are run in any case."""
-        return len(rounds) >= self._least
+        return len(rounds) >= self.pace.rounds
 
     def _is_settled_by_death(self, entry: Entry) -> bool:
         """Whether the reference failed, but late enough for its turns to be paired with."""

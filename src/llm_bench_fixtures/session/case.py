@@ -29,8 +29,8 @@ class Pace:
     share_s: float
     """Seconds for all rounds of the case, but for the least ones."""
     fewest_rounds: int | None = None
-    """Timed rounds where they are long and the interval is narrow enough by then, or the case's time is over; None:
-    `rounds`."""
+    """Timed rounds where they are long and the interval is narrow enough by then, or, of a small model where the answer
+    doesn't go by the case, its time is over; None: `rounds`."""
     patience_s: float = 0.0
     """Seconds to wait, besides, while other work keeps cores busy, and to run other blocks in place of crowded ones."""
     probes: bool = False

@@ -290,8 +290,8 @@ class VariantLoader:
         Others are closed until these two have room. The block gets what tells, of one other after another, whether it
         has room beside all before it.
 
-        Their processes keep that memory. Where it leaves too little for the whole group, they are closed after the
-        block.
+        Their processes keep that memory. Where it leaves too little for the whole group, such processes are closed
+        after the block, the reference's last.
         """
         both = {one.id: one for one in (*self._references, variant)}
         rises = {name: self._kept_rise(one, largest) for name, one in both.items()}
@@ -315,9 +315,10 @@ class VariantLoader:
             yield has_room
         finally:
             self._rises |= {name: rise for name, rise in rises.items() if name in self._loaded}
-        if not fits({member.id for member in self._group}):
-            for name in [name for name, rise in self._rises.items() if rise]:
-                self._close(name)
+        group = {member.id for member in self._group} - self._failed.keys()
+        risen = sorted((name for name, rise in self._rises.items() if rise), key=self._results.reference.__eq__)
+        while risen and self.lineup is not None and not self.lineup.holds(group, sum(self._rises.values())):
+            self._close(risen.pop(0))
 
     def _kept_rise(self, variant: Variant, largest: Round) -> int:
         """Bytes beyond the plan that the variant's process has once it has run such rounds."""

@@ -1,4 +1,5 @@
-"""The order in which a run measures its cases: those that the answer goes by first."""
+"""The order in which a run measures its cases: those that the answer goes by first, as far as no variant is loaded a
+third time for that."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Trip(IntEnum):
     FIRST = 0
     """Stage.LATENCY; with one group, everything."""
     ANSWER = 1
-    """The other stages that the answer goes by."""
+    """The other stages that the answer goes by, and the rest of a group that would be loaded a third time for it."""
     REST = 2
 
 
@@ -88,7 +89,7 @@ class Plan:
         self._answer_from = max(self._with(cases, Trip.FIRST), default=0)
         answering = self._with(cases, Trip.ANSWER)
         self._rest_from = max(answering, key=self._turn_back, default=self._answer_from)
-        self._between = self._with(cases, Trip.FIRST) & answering - {self._answer_from, self._rest_from}
+        self._with_rest = self._with(cases, Trip.FIRST) & (answering - {self._answer_from, self._rest_from})
 
     def _with(self, cases: Iterable[Case], trip: Trip) -> set[int]:
         """The groups that have cases of the trip."""
@@ -109,7 +110,7 @@ class Plan:
         """Raises KeyError for a variant of no group."""
         stage, group = self.stage(case), self._group[variant]
         trip = _TRIPS[stage] if self._makes_trips else Trip.FIRST
-        if trip is Trip.REST and group in self._between:
+        if trip is Trip.REST and group in self._with_rest:
             trip = Trip.ANSWER
         turns = {
             Trip.FIRST: group,
