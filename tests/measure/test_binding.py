@@ -63,6 +63,24 @@ def test_a_thread_computes_that_runs_for_a_tenth_of_the_time() -> None:
     assert computing(before_s, after_s, took_s=1.0) == (1, 2, 5)
 
 
+@pytest.mark.usefixtures("fresh")
+def test_a_thread_of_pythons_beside_does_not_compute(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that samples the memory. The caller of the engine is one of Python's, too, and computes."""
+    is_over = threading.Event()
+    sampler = threading.Thread(target=is_over.wait)
+    sampler.start()
+    own, pool = threading.get_native_id(), 1  # the latter is of no thread that Python knows
+    seconds = iter([{}, {sampler.native_id: 9.0, own: 9.0, pool: 9.0}])
+    monkeypatch.setattr(binding, "thread_seconds", seconds.__next__)
+    monkeypatch.setattr(binding, "cores_to_bind", lambda _: ())
+    with finding_threads(tiny_fp32):
+        pass
+    is_over.set()
+    assert settle_binding(tiny_fp32, workload).threads == tuple(sorted((own, pool)))
+
+
 class Trials:
     """A model's short generations, of which those that are bound take so many times as long as those that are free."""
 
