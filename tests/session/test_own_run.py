@@ -17,7 +17,6 @@ from llm_bench_fixtures.measure.own_prompts import parse_own_prompts
 from llm_bench_fixtures.models.needs import Round
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.session import own as module
 from llm_bench_fixtures.session.forecast import Shape
 from llm_bench_fixtures.session.own import OwnCase, OwnRow, OwnRun, full_batches, own_cases, sample
 from llm_bench_fixtures.session.setup import Setup
@@ -137,22 +136,12 @@ def test_however_long_they_are_a_few_of_all_lengths_are_timed() -> None:
     assert sample([row(2, 100)] * 3, 95, seed=0) == [0, 1, 2]
 
 
-def test_a_batch_takes_the_steps_of_one_and_has_no_prompt_twice() -> None:
-    """Bug: a batch of eight was eight times the one prompt. 448 steps are 22 batches of 20, but 64 prompts the most."""
-    assert len(sample([row(0, 20)] * 100, 448, seed=0, size=8)) == 64
-    assert (
-        len(sample([row(0, 200)] * 40, 448, seed=0, size=8)) == 16
-    )  # of 17 that there are steps for, those of full batches
-    assert len(sample([row(0, 900)] * 40, 448, seed=0, size=8)) == 8
+def test_prompts_in_a_batch_take_fewer_steps_and_none_comes_twice() -> None:
+    """Bug: a batch of four was four times the one prompt. A prompt in it counts for half of one by itself."""
+    assert len(sample([row(0, 2)] * 100, 448, seed=0, size=4)) == 64  # the most
+    assert len(sample([row(0, 90)] * 40, 448, seed=0, size=4)) == 8  # of 9 that there are steps for, full batches
+    assert len(sample([row(0, 900)] * 40, 448, seed=0, size=4)) == 4
     assert len(sample([row(0, 9)] * 200, 448, seed=0, size=100)) == 100
-
-
-def test_a_large_model_times_fewer_prompts(prompts: Prompts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes 20 steps and the sixteenth of its prompt's one token."""
-    rows = [{"prompt": "a", "output_tokens": 20}] * 20
-    assert len(run_of(*rows).work(ALONE, prompts).rows) == 20
-    monkeypatch.setattr(module, "LARGE_WEIGHTS", 1)
-    assert len(run_of(*rows).work(ALONE, prompts).rows) == 12
 
 
 def test_what_is_longer_than_the_context_is_left_out_with_words(prompts: Prompts) -> None:
@@ -180,8 +169,8 @@ def test_of_a_hundred_thousand_prompts_a_sample_is_read_and_said(prompts: Prompt
     timed = "timed: 64 (one at a time), 64 (batch of 4) of a seeded sample of 1,000, the longest too"
     assert run.description.endswith(f"100,000 prompts; {timed}; scored: 1,000 answers of a seeded sample")
     long = run_of(*[{"prompt": "Hi", "output_tokens": 200}] * 40, cache="static,dynamic")
-    assert len(long.work(BATCH, prompts).rows) == 8
-    timed = "timed: 4 (one at a time), 8 (batch of 4) of 40, the longest too; shorter prompts or answers allow more"
+    assert len(long.work(BATCH, prompts).rows) == 4
+    timed = "timed: 4 (one at a time), 4 (batch of 4) of 40, the longest too; shorter prompts or answers allow more"
     assert long.description.endswith(f"40 prompts; {timed}")  # whatever the caches
 
 

@@ -6,6 +6,7 @@ Some of many prompts are timed, of all lengths: a round goes through all that ar
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,6 @@ from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.forecast import Shape
-from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS
 from llm_bench_fixtures.workloads import CacheKind, Corpus, Workload, text_ids
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64
 FEWEST_TIMED = 4  # however long they are
-MOST_STEPS = 448  # tokens that a round of more generates one after the other, at most: 2 s of a small model
-MOST_STEPS_OF_LARGE = 256  # tokens of a model whose steps take tens of milliseconds
+MOST_STEPS = 192  # tokens that a round of more prompts generates one after the other: 1 s of a small model
 PROMPT_STEPS = 1 / 16  # share of a step that a token of a prompt takes: prompts are read many tokens at a time
 SHOWN = 5  # prompts that are named of those that are left out
 APART = 150  # tokens of the embedded corpus between the beginnings of two prompts of one shape
@@ -265,10 +264,9 @@ class OwnRun:
                 yield one, text
 
     def _timed(self, size: int) -> list[_Ready]:
-        """Prompts to time, in the file's order. size: how many run at a time, which together take the steps of one."""
-        most = MOST_STEPS_OF_LARGE if self._setup.source.weights >= LARGE_WEIGHTS else MOST_STEPS
+        """Prompts to time, in the file's order. size: how many run at a time."""
         rows = [one.row for one in self._ready]
-        return [self._ready[number] for number in sample(rows, most, self._settings.seed, size)]
+        return [self._ready[number] for number in sample(rows, MOST_STEPS, self._settings.seed, size)]
 
     def _in_tokens_of(self, prompts: Prompts, size: int) -> list[OwnRow]:
         """The timed prompts. A model with a tokenizer of its own gets as many new tokens as the others. Raises
@@ -302,9 +300,10 @@ def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> lis
     """Numbers of those that are timed, ascending: all where they take no more steps; else a few from the shortest to
     the longest, enough for a batch, and as many others by chance, in full batches, as there are steps for.
 
-    size: how many run at a time.
+    size: how many run at a time. Their steps count less than one after the other, by the square root of it: on a GPU
+    they take as long as those of one, on a CPU nearly as long as all.
     """
-    steps = [row.steps / size for row in rows]
+    steps = [row.steps / math.sqrt(size) for row in rows]
     if len(rows) <= MOST_TIMED and sum(steps) <= most:
         return list(range(len(rows)))
     by_length = sorted(range(len(rows)), key=lambda number: _width([rows[number]]))
