@@ -7,6 +7,7 @@ from run_factory import make_block_record, make_record, make_run, make_variant
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.noise import MachineNoise
 from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
 WAITED_S = (0.5,) * 6 + (0.0,) * 4  # of ten rounds
 
@@ -62,3 +63,15 @@ def test_no_difference_is_claimed_that_identical_work_shows_as_well() -> None:
     assert [calm.gain(one, records[0]).is_faster for one in records[1:]] == [True, True]
     assert [noisy.gain(one, records[0]).is_faster for one in records[1:]] == [False, True]
     assert noisy.gain(records[1], records[0]).is_unclear
+
+
+def test_like_cases_that_drift_apart_make_a_machine_noisy_though_identical_work_does_not() -> None:
+    """A standard deviation of ln 1.1, or of a little more, of the variant that drifts the most."""
+    reference, same = make_block_record(spread=0.0), make_block_record("fp16", 1.01)
+    drifts = [
+        [make_block_record(name, 2.0, drift=VarianceEstimate(deviation**2, 9)) for name in ("int8", "int4")[:number]]
+        for number, deviation in ((1, 0.095), (2, 0.096))
+    ]
+    calm, noisy = (noise_of(reference, same, *records) for records in drifts)
+    assert (calm.is_noisy, calm.drifting) == (False, "int8")
+    assert (noisy.is_noisy, noisy.drifting, round(noisy.drift, 3)) == (True, "int8", 0.096)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
-from run_factory import around, make_record
+from run_factory import around, make_record, make_workload
 
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import (
@@ -131,6 +131,36 @@ def test_a_run_leads_to_expect_the_variance_that_its_comparisons_have() -> None:
         estimate_prior([VarianceEstimate(1.0, 2)] * 3) if one.reference_s else NO_PRIOR for one in records
     ]
     assert [replace(one, expected_variance=NO_PRIOR) for one in records[3:]] == [scattering(1.0, 2.0, 3.0)] * 3
+
+
+def drifting(variant: str, *logs: float) -> list[Record]:
+    """Cases of one prompt, three rounds each, all of one log ratio."""
+    return [make_record(variant, reference_s=(math.exp(log),) * 3, rounds_s=(1.0,) * 3) for log in logs]
+
+
+def test_a_run_tells_how_far_a_variants_cases_drift_apart() -> None:
+    """Six cases, 1 to either side of their mean: squares of 6 over four degrees of freedom. Batches are other work."""
+    batch = make_record("bf16", reference_s=(9.0,) * 3, rounds_s=(1.0,) * 3, workload=make_workload(prompts=8))
+    records = with_expected_variance([*drifting("bf16", *(1.0, 3.0) * 3), *drifting("nf4", *(1.0,) * 6), batch])
+    assert {one.variant: astuple(one.drift) for one in records} == {"bf16": pytest.approx((1.5, 4)), "nf4": (0, 0)}
+    assert len({one.drift for one in records}) == 2
+    ratio = record_log_ratio(records[-1])
+    assert ratio is not None
+    assert ratio.standard_error == pytest.approx(math.sqrt(1.5))
+    assert with_expected_variance(records) == records
+
+
+def test_two_variants_of_the_same_blocks_drift_apart_by_what_one_drifts_more_than_the_other() -> None:
+    """A variance of 4 and one of 1: what moves the second moves the first as far."""
+    one, other = (
+        make_record(name, reference_s=(1.0,) * 3, rounds_s=(seconds,) * 3, drift=VarianceEstimate(variance, 9))
+        for name, seconds, variance in (("bf16", 2.0, 4.0), ("nf4", 1.0, 1.0))
+    )
+    for pair in ((one, other), (other, one)):
+        found = speedup_between(*pair)
+        assert found is not None
+        by_processes = 2 * (1.959964 * PROCESS_DEVIATION) ** 2
+        assert math.log(found.high / found.ratio) == pytest.approx(math.sqrt(3 * 2.262157**2 + by_processes))
 
 
 def test_the_speedup_of_a_record_of_a_run_has_the_runs_degrees_of_freedom() -> None:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from llm_bench_fixtures.results.pooled import pooled_record
-from llm_bench_fixtures.results.record import Record, Run, Status, WorkloadFacts
+from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import mean_speedup, record_log_ratio
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 PROMPT_LENGTHS, BATCHES = "prompt_length", "batch"  # the scenarios that decide
 OWN = "own"  # the one that decides in their place, in a run of the user's own prompts
 SUPPORTING = ("edge_prompts", "padding")  # scenarios that decide only where a run has nothing else
-DEFAULT_CACHE = "dynamic"
 
 _Case: TypeAlias = Mapping[str, Record]
 """Records of one workload, by variant."""
@@ -46,7 +45,7 @@ def headline_of(run: Run) -> Headline:
     records = [record for record in compared_records(run) if record.workload is not None]
     by_digest = _by_digest(records)
     own = [record for record in records if record.scenario == OWN] if run.provenance.prompts else []
-    plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(one.facts)]
+    plain = [one for one in records if one.scenario == PROMPT_LENGTHS and one.facts.is_plain]
     settled = {_test(one) for one in (*run.records, *records) if one.status is not Status.NOT_REACHED}
     own = _of_one_cache(own, by_digest)
     alone, batches = ([one for one in own if (one.facts.batch_size > 1) is many] for many in (False, True))
@@ -121,10 +120,6 @@ def shared_by_most(cases: Sequence[_Case]) -> list[_Case]:
     ran = Counter(name for case in cases for name in case)
     compared = {name for name, times in ran.items() if 2 * times >= len(cases)}
     return [{name: case[name] for name in case if name in compared} for case in cases if case.keys() >= compared]
-
-
-def _is_plain(facts: WorkloadFacts) -> bool:
-    return facts.prompts == 1 and facts.cache == DEFAULT_CACHE
 
 
 def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:

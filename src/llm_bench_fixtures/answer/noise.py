@@ -27,10 +27,16 @@ class MachineNoise:
     disturbed: int = 0
     """How many pairs of rounds were disturbed: a thread had to wait for a core."""
     pairs: int = 0
+    drifting: str = ""
+    """The variant whose speed-ups drift the most between like cases; empty where none does."""
+    drift: float = 0.0
+    """Standard deviation of the logarithm of its speed-up between them, beyond what their rounds show."""
 
     @property
     def is_noisy(self) -> bool:
-        """Whether identical work differs too much; without any, whether disturbed rounds are too many."""
+        """Whether identical work or like cases differ too much; without any, whether disturbed rounds are too many."""
+        if self.drift > math.log1p(NOISY):
+            return True
         if self.comparisons:
             return max(self.most, 1 / self.least) > 1 + NOISY
         return self.is_mostly_disturbed
@@ -56,7 +62,9 @@ def machine_noise(run: Run, floor: NoiseFloor) -> MachineNoise:
         ratios = [math.exp(-floor.log_ratio), math.exp(floor.log_ratio)]
     near = [1.0, *ratios[: math.ceil(KEPT * len(ratios))]]
     disturbed, pairs = sum(map(disturbed_pairs, others)), sum(len(record.reference_s) for record in others)
-    return MachineNoise(min(near), max(near), len(ratios), disturbed, pairs)
+    most = max(others, key=lambda record: record.drift.variance, default=None)
+    drifting, drift = (most.variant, math.sqrt(most.drift.variance)) if most and most.drift.variance else ("", 0.0)
+    return MachineNoise(min(near), max(near), len(ratios), disturbed, pairs, drifting, drift)
 
 
 def ran_the_same(run: Run, one: str, other: str) -> bool:

@@ -18,6 +18,7 @@ from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.statistics.spread import quartiles
+from llm_bench_fixtures.workloads import CacheKind
 
 SCHEMA_VERSION = 4
 MOST_VARIANTS, MOST_RECORDS = 200, 20_000
@@ -65,6 +66,11 @@ class WorkloadFacts:
     """Tokens per prompt of the longest batch, padding included; None in older files."""
     longest_new: Count | None = None
     """New tokens of each prompt of that batch, up to its longest answer."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one prompt with the default cache."""
+        return self.prompts == 1 and self.cache == CacheKind.DYNAMIC
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,9 @@ class Record(RecordHead):
     expected_variance: VarianceEstimate = NO_PRIOR
     """Expected variance of the log ratio of a pair of rounds, estimated from the run's other comparisons. Empty until
     the run is built, and where the record wasn't measured in blocks."""
+    drift: VarianceEstimate = NO_PRIOR
+    """Variance of the log ratio between the variant's cases beyond that of their rounds, as a machine's state drifts.
+    Empty where too few cases are alike, and where there is none."""
     gate: Mapping[Text, Text] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 

@@ -6,12 +6,14 @@ Each round is paired with the reference's round of the same number in the same b
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from operator import eq
 
 from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.statistics.drift import drift_between
 from llm_bench_fixtures.statistics.pooling import mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
@@ -23,18 +25,32 @@ from llm_bench_fixtures.statistics.ratio import (
     speedup_from,
     trimmed_variance,
 )
-from llm_bench_fixtures.statistics.shrinkage import estimate_prior
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 
 WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 
 
 def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
-    """A run's records, each of those in blocks with what all of them lead to expect of its variance between pairs."""
+    """A run's records, each of those in blocks with what all of them lead to expect of its variance between pairs, and
+    what its variant's drifts by between cases."""
     records = tuple(records)
     pairs = (log_ratios(one.reference_s, one.rounds_s) for one in records if len(one.reference_s) >= LEAST_PAIRS)
     prior = estimate_prior(map(trimmed_variance, pairs))
-    return tuple(replace(one, expected_variance=prior) if one.reference_s else one for one in records)
+    known = [replace(one, expected_variance=prior, drift=NO_PRIOR) if one.reference_s else one for one in records]
+    drifts = _drifts(known)
+    return tuple(replace(one, drift=drifts[one.variant]) if one.reference_s else one for one in known)
+
+
+def _drifts(records: Iterable[Record]) -> Mapping[str, VarianceEstimate]:
+    """Variance between cases of one prompt with the default cache, by variant: such work is alike but for its size."""
+    alike: dict[str, list[tuple[LogRatio, int]]] = defaultdict(list)
+    for one in records:
+        facts, ratio = one.workload, _in_one_run(one)
+        if facts and facts.is_plain and ratio:
+            alike[one.variant].append((ratio, facts.prompt_tokens))
+    found = {variant: drift_between(*zip(*cases, strict=True)) for variant, cases in alike.items()}
+    return defaultdict(lambda: NO_PRIOR, found)
 
 
 def record_log_ratio(record: Record) -> LogRatio | None:
@@ -67,7 +83,8 @@ def _mean(by_run: Sequence[LogRatio | None]) -> LogRatio | None:
 def _in_one_run(record: Record | None) -> LogRatio | None:
     if record is None or not record.reference_s:
         return None
-    return log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
+    ratio = log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
+    return ratio.drifting(record.drift) if ratio else None
 
 
 def record_speedup(record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
@@ -94,12 +111,14 @@ def _speedup(ratio: LogRatio | None, cases: Sequence[Record], confidence: float)
 
 def _between(of: Record | None, over: Record | None) -> LogRatio | None:
     """Two records of one run. If they share blocks, it comes from the pairs of their rounds there; else from how each
-    compares with the reference."""
+    compares with the reference. What a machine's state does to one of them it does to both, as far as it drifts."""
     if of is None or over is None:
         return None
     if share_blocks(of, over):
         shared = min(len(of.rounds_s), len(over.rounds_s))
-        return log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], of.expected_variance)
+        ratio = log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], of.expected_variance)
+        less, more = sorted((of.drift, over.drift), key=lambda one: one.variance)
+        return ratio.drifting(replace(more, variance=more.variance - less.variance)) if ratio else None
     own, other = _in_one_run(of), _in_one_run(over)
     return None if own is None or other is None else own.minus(other)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from statistics import fmean
 
 from llm_bench_fixtures.statistics.ratio import LogRatio
@@ -13,19 +14,15 @@ PROCESS_FREEDOM = 8.0  # degrees of freedom that the expected variance between p
 
 
 def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
-    """Mean of the cases' log ratios, with the degrees of freedom of Welch and Satterthwaite.
+    """Mean of the cases' log ratios.
 
     The cases' rounds are independent of each other. What the processes differ by counts once, since the same ones ran
     all of them. Raises ValueError for none.
     """
-    variances = [ratio.standard_error**2 for ratio in ratios]
-    parts = sum(variance**2 / ratio.freedom for variance, ratio in zip(variances, ratios, strict=True))
-    return LogRatio(
-        fmean(ratio.centre for ratio in ratios),
-        math.sqrt(sum(variances)) / len(ratios),
-        sum(variances) ** 2 / parts if parts else sum(ratio.freedom for ratio in ratios),
-        max(ratio.process_variance for ratio in ratios),
-    )
+    centre = fmean(ratio.centre for ratio in ratios)
+    total = reduce(VarianceEstimate.plus, [ratio.estimate for ratio in ratios])
+    process_variance = max(ratio.process_variance for ratio in ratios)
+    return LogRatio(centre, math.sqrt(total.variance) / len(ratios), total.freedom, process_variance)
 
 
 def mean_over_runs(ratios: Sequence[LogRatio]) -> LogRatio:

@@ -46,14 +46,23 @@ class LogRatio:
 
     def minus(self, other: LogRatio) -> LogRatio:
         """The difference of two independent ones, with the degrees of freedom of Welch and Satterthwaite."""
-        variances = self.standard_error**2, other.standard_error**2
-        parts = variances[0] ** 2 / self.freedom + variances[1] ** 2 / other.freedom
+        found = self.estimate.plus(other.estimate)
         return LogRatio(
             self.centre - other.centre,
-            math.sqrt(sum(variances)),
-            sum(variances) ** 2 / parts if parts else self.freedom + other.freedom,
+            math.sqrt(found.variance),
+            found.freedom,
             self.process_variance + other.process_variance,
         )
+
+    def drifting(self, drift: VarianceEstimate) -> LogRatio:
+        """The same, also sure of what it drifts by between cases, which no number of rounds of one case shows."""
+        found = self.estimate.plus(drift)
+        return replace(self, standard_error=math.sqrt(found.variance), freedom=found.freedom)
+
+    @property
+    def estimate(self) -> VarianceEstimate:
+        """Variance of the centre, by its rounds."""
+        return VarianceEstimate(self.standard_error**2, self.freedom)
 
 
 @dataclass(frozen=True)

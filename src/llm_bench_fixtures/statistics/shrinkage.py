@@ -28,6 +28,12 @@ class VarianceEstimate:
     freedom: float
     """Degrees of freedom; 0 if the estimate says nothing."""
 
+    def plus(self, other: VarianceEstimate) -> VarianceEstimate:
+        """Variance of the sum of two independent values, with the degrees of freedom of Welch and Satterthwaite."""
+        variance = self.variance + other.variance
+        parts = sum(one.variance**2 / one.freedom for one in (self, other) if one.variance)
+        return VarianceEstimate(variance, variance**2 / parts if parts else self.freedom + other.freedom)
+
 
 NO_PRIOR = VarianceEstimate(0.0, 0.0)
 

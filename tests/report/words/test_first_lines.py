@@ -13,6 +13,7 @@ from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.renderers.terminal import lines_so_far, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
 pytestmark = pytest.mark.usefixtures("processes_differ_by_one_percent")
 
@@ -149,6 +150,16 @@ def test_more_rounds_are_no_advice_where_most_are_disturbed() -> None:
     assert "; in 36 of 40 pairs of rounds, threads waited for a core. " in found
     assert found.endswith(" More rounds won't help: stop what else runs, or measure on another machine.")
     assert "--llm" not in found
+
+
+def test_variants_that_drift_between_cases_make_a_machine_noisy() -> None:
+    """Identical work was no different: the reference is slowed as little as it."""
+    drifting = run_of({"fp16": (1.01, 0.01), "int8": (2.0, 0.01)}, drift=VarianceEstimate(0.0225, 9))
+    found = findings(drifting).noisy
+    assert found.startswith(
+        "Noisy machine: identical work came out 1.00 to 1.01 times as fast; fp16's speed-ups of like cases differed by "
+        "15 %. "
+    )
 
 
 def texts_of(run: Run) -> Sequence[str]:

@@ -8,6 +8,7 @@ from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
 METHOD = (
     "Variants take turns in random order, always with the reference. A speed-up is the trimmed mean ratio of latencies "
@@ -44,6 +45,14 @@ def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     assert footnotes(make_block_record(spread=0.0, waited_s=(0.5,) * 10), bf16)[2] == (
         "Each round of a variant is paired with one of the reference. In 4 of 10 pairs, a thread had to wait for a "
         "core."
+    )
+
+
+def test_how_far_cases_drift_apart() -> None:
+    bf16 = make_block_record("bf16", 2.0, drift=VarianceEstimate(0.0225, 9))
+    assert footnotes(make_block_record(spread=0.0), bf16)[2] == (
+        "Speed-ups of like cases differ by more than their rounds show (standard deviation: bf16 15 %): the machine's "
+        "state lasts longer than a case, and slows some variants more. The intervals include this."
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.answer.noise import disturbance, in_turns_at_all, was_alone
+from llm_bench_fixtures.answer.noise import NOISY, disturbance, in_turns_at_all, was_alone
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
@@ -26,6 +27,8 @@ def noise_warning(seen: Evidence) -> str:
     if noise.comparisons:
         between = f"{three_digits(noise.least)} to {three_digits(noise.most)}"
         seen_of_it.append(f"identical work came out {between} times as fast")
+    if noise.drift > math.log1p(NOISY):
+        seen_of_it.append(f"{noise.drifting}'s speed-ups of like cases differed by {100 * noise.drift:.0f} %")
     if noise.is_mostly_disturbed:
         seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
         todo = "More rounds won't help: stop what else runs, or measure on another machine"
@@ -59,6 +62,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
         if left_out := sum(record.crowded_rounds for record in run.measured()):
             yield f"{count(left_out, 'more round')} left out, because other programs ran meanwhile."
         yield from _disturbed(run)
+        yield from _drifts(run)
     elif len({record.variant for record in run.measured()}) > 1:
         yield "The variants took no turns: a speed-up is a ratio of medians from different minutes."
     if seen.comparisons > 1:
@@ -93,6 +97,17 @@ def _disturbed(run: Run) -> Iterator[str]:
         yield (
             f"Each round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
             f"{count(rounds, 'pair')}, a thread had to wait for a core."
+        )
+
+
+def _drifts(run: Run) -> Iterator[str]:
+    """What the speed-ups of variants drift by between cases; nothing where none does."""
+    drifts = {record.variant: math.sqrt(record.drift.variance) for record in run.measured() if record.drift.variance}
+    if drifts:
+        by_variant = ", ".join(f"{variant} {100 * drift:.0f} %" for variant, drift in drifts.items())
+        yield (
+            f"Speed-ups of like cases differ by more than their rounds show (standard deviation: {by_variant}): the "
+            "machine's state lasts longer than a case, and slows some variants more. The intervals include this."
         )
 
 

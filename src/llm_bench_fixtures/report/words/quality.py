@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.answer.headline import DEFAULT_CACHE
 from llm_bench_fixtures.answer.meeting import Meeting
 from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Standings, is_near_lossless, near_lossless
@@ -22,6 +21,7 @@ from llm_bench_fixtures.results.formatting import (
     with_unit,
 )
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.workloads import CacheKind
 
 NOT_MEASURED = "quality not measured"
 
@@ -151,7 +151,7 @@ def _setting(record: Record) -> str:
     if facts is None:
         return record.variant
     other = " without a cache" if facts.cache == "off" else f" with a {facts.cache} cache"
-    cache = "" if facts.cache == DEFAULT_CACHE else other
+    cache = "" if facts.cache == CacheKind.DYNAMIC else other
     speed = f" ({three_digits(record.tokens_per_s)} tokens/s)" if record.tokens_per_s else ""
     return f"{record.variant} at batch {facts.batch_size}{cache}{speed}"
 
