@@ -201,8 +201,8 @@ MUTANTS = (
     Mutant(
         "answer-pools-without-gain",
         "statistics/pooling.py",
-        "math.sqrt(sum(variances)) / len(ratios)",
-        "math.sqrt(sum(variances))",
+        "math.sqrt(rounds.variance) / len(ratios)",
+        "math.sqrt(rounds.variance)",
         "tests/statistics/test_pooling.py",
     ),
     Mutant(

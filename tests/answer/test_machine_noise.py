@@ -5,7 +5,8 @@ from __future__ import annotations
 from run_factory import make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.noise import MachineNoise
+from llm_bench_fixtures.answer.noise import MachineNoise, drift_by_variant
+from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
@@ -75,3 +76,11 @@ def test_like_cases_that_drift_apart_make_a_machine_noisy_though_identical_work_
     calm, noisy = (noise_of(reference, same, *records) for records in drifts)
     assert (calm.is_noisy, calm.drifting) == (False, "int8")
     assert (noisy.is_noisy, noisy.drifting, round(noisy.drift, 3)) == (True, "int8", 0.096)
+    assert not noisy.hides(1.005)  # identical work is known to be that near
+
+
+def test_of_pooled_runs_the_largest_drift_counts() -> None:
+    """Bug: the first run's was shown for all."""
+    reference = make_block_record(spread=0.0)
+    runs = [run_of(reference, make_block_record("int8", drift=VarianceEstimate(one, 9))) for one in (0.01, 0.04)]
+    assert drift_by_variant(pooled_run(runs)) == {"int8": 0.2}

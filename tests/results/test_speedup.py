@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from run_factory import around, make_record, make_workload
 
-from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.speedup import (
     disturbed_pairs,
     is_calm,
@@ -139,28 +139,45 @@ def drifting(variant: str, *logs: float) -> list[Record]:
 
 
 def test_a_run_tells_how_far_a_variants_cases_drift_apart() -> None:
-    """Six cases, 1 to either side of their mean: squares of 6 over four degrees of freedom. Batches are other work."""
-    batch = make_record("bf16", reference_s=(9.0,) * 3, rounds_s=(1.0,) * 3, workload=make_workload(prompts=8))
-    records = with_expected_variance([*drifting("bf16", *(1.0, 3.0) * 3), *drifting("nf4", *(1.0,) * 6), batch])
-    assert {one.variant: astuple(one.drift) for one in records} == {"bf16": pytest.approx((1.5, 4)), "nf4": (0, 0)}
+    """Eight cases, 1 to either side of their mean: squares of 8 over seven degrees of freedom. A batch, another number
+    of new tokens and a record that failed are no like cases."""
+    others = [
+        make_record("bf16", reference_s=(9.0,) * 3, rounds_s=(1.0,) * 3, **changes)
+        for changes in (
+            {"workload": make_workload(prompts=8)},
+            {"workload": make_workload(new_tokens=1)},
+            {"status": Status.ERROR},
+        )
+    ]
+    records = with_expected_variance([*drifting("bf16", *(1.0, 3.0) * 4), *drifting("nf4", *(1.0,) * 8), *others])
+    expected = (8 / 7 - 2 * PROCESS_DEVIATION**2, 7)
+    assert {one.variant: astuple(one.drift) for one in records} == {"bf16": pytest.approx(expected), "nf4": (0, 0)}
     assert len({one.drift for one in records}) == 2
     ratio = record_log_ratio(records[-1])
     assert ratio is not None
-    assert ratio.standard_error == pytest.approx(math.sqrt(1.5))
+    assert ratio.drift == records[0].drift
     assert with_expected_variance(records) == records
 
 
-def test_two_variants_of_the_same_blocks_drift_apart_by_what_one_drifts_more_than_the_other() -> None:
-    """A variance of 4 and one of 1: what moves the second moves the first as far."""
-    one, other = (
-        make_record(name, reference_s=(1.0,) * 3, rounds_s=(seconds,) * 3, drift=VarianceEstimate(variance, 9))
-        for name, seconds, variance in (("bf16", 2.0, 4.0), ("nf4", 1.0, 1.0))
-    )
-    for pair in ((one, other), (other, one)):
-        found = speedup_between(*pair)
-        assert found is not None
-        by_processes = 2 * (1.959964 * PROCESS_DEVIATION) ** 2
-        assert math.log(found.high / found.ratio) == pytest.approx(math.sqrt(3 * 2.262157**2 + by_processes))
+def test_two_variants_drift_apart_by_what_their_like_cases_do() -> None:
+    """Both gain and lose against the reference together, so the ratio of the two stays what it is. Where it isn't known
+    what they do together, both drifts add up."""
+    drift = VarianceEstimate(0.5, 9)
+    cases = [(math.exp(log), math.exp(log) / 2) for log in (0.0, 1.0) * 4]
+    alike = [
+        tuple(
+            make_record(name, case=str(case), reference_s=(1.0,) * 3, rounds_s=(seconds,) * 3, drift=drift)
+            for name, seconds in zip(("slow", "fast"), both, strict=True)
+        )
+        for case, both in enumerate(cases)
+    ]
+    pairs = [(slow, fast) for slow, fast in alike]
+    known, unknown = mean_speedup_between(pairs[:1], alike=pairs), mean_speedup_between(pairs[:1], alike=pairs[:7])
+    assert known is not None
+    assert unknown is not None
+    by_processes = math.sqrt(2) * 1.959964 * PROCESS_DEVIATION
+    assert (known.ratio, math.log(known.high / known.ratio)) == pytest.approx((0.5, by_processes))
+    assert math.log(unknown.high / unknown.ratio) == pytest.approx(math.hypot(2.100922, by_processes))
 
 
 def test_the_speedup_of_a_record_of_a_run_has_the_runs_degrees_of_freedom() -> None:

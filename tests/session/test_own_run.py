@@ -144,6 +144,13 @@ def test_prompts_in_a_batch_take_fewer_steps_and_none_comes_twice() -> None:
     assert len(sample([row(0, 9)] * 200, 448, seed=0, size=100)) == 100
 
 
+def test_a_round_of_many_prompts_takes_about_so_many_steps(prompts: Prompts) -> None:
+    """Each takes 20 and the sixteenth of its prompt's one token: nine of 40 take 180.6. In a batch of four it counts
+    for half: 16 of 19 that there are steps for, in full batches."""
+    run = run_of(*[{"prompt": "a", "output_tokens": 20}] * 40)
+    assert [len(run.work(case, prompts).rows) for case in (ALONE, BATCH)] == [9, 16]
+
+
 def test_what_is_longer_than_the_context_is_left_out_with_words(prompts: Prompts) -> None:
     """A prompt, or its answer after it; the others run."""
     rows = [{"prompt": "Hi"}, {"prompt": "a " * 600, "name": "long"}, {"prompt": "Hi", "output_tokens": 600}]

@@ -4,64 +4,99 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import astuple, replace
 from statistics import fmean
 
 import pytest
 
-from llm_bench_fixtures.statistics.drift import LEAST_CASES, drift_between
+from llm_bench_fixtures.statistics.drift import drift_between
 from llm_bench_fixtures.statistics.pooling import mean_over_cases
 from llm_bench_fixtures.statistics.ratio import LogRatio
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
-
-SURE = LogRatio(0.0, 0.0, 2)
 
 
 def at(*centres: float, error: float = 0.0) -> list[LogRatio]:
     return [LogRatio(centre, error, 2) for centre in centres]
 
 
+def drift_of(cases: list[LogRatio], sizes: Sequence[float]) -> VarianceEstimate:
+    found = drift_between(cases, sizes)
+    assert found is not None
+    return found
+
+
 def test_cases_of_one_size_drift_by_what_they_differ_by_beyond_their_errors() -> None:
-    """Six squares of 1 over the four degrees of freedom that a line leaves are 1.5, of which the rounds tell 0.5."""
-    cases = at(1.0, -1.0, 1.0, -1.0, 1.0, -1.0, error=math.sqrt(0.5))
-    assert astuple(drift_between(cases, [64.0] * 6)) == pytest.approx((1.0, 4))
+    """Eight squares of 7 over seven degrees of freedom are 8, of which the rounds tell 3."""
+    cases = at(*(math.sqrt(7), -math.sqrt(7)) * 4, error=math.sqrt(3))
+    assert astuple(drift_of(cases, [64.0] * 8)) == pytest.approx((5.0, 7))
+
+
+def test_what_processes_differ_by_is_no_drift() -> None:
+    cases = [replace(one, process_variance=3.0) for one in at(*(math.sqrt(7), -math.sqrt(7)) * 4)]
+    assert drift_of(cases, [64.0] * 8).variance == pytest.approx(5.0)
 
 
 def test_cases_that_grow_with_their_size_do_not_drift() -> None:
     """A longer prompt gains more: that is the work's and not the machine's."""
-    assert drift_between(at(*(0.1 * size for size in range(8))), [*map(float, range(8))]).variance < 1e-20
+    assert drift_of(at(*(0.1 * root for root in range(8))), [root**2 for root in range(8)]) == NO_PRIOR
 
 
-@pytest.mark.parametrize(
-    ("centres", "error"), [((1.0, -1.0) * 3, 2.0), ((1.0, -9.0, 1.0, 3.0, 2.0), 0.0)], ids=["less than errors", "few"]
-)
-def test_nothing_is_known_to_drift(centres: tuple[float, ...], error: float) -> None:
-    assert drift_between(at(*centres, error=error), [1.0] * len(centres)) == NO_PRIOR
-    assert len(centres) <= LEAST_CASES
+def test_a_share_of_prefill_that_grows_with_the_prompt_is_hardly_drift() -> None:
+    """Decoding is three times as fast and prefill as fast, so that a case of n tokens gains (100 + n) over (33 + n)."""
+    sizes = [1, 1, 7, 10, 14, 16, 64, 64, 64, 82, 128, 155, 256]
+    cases = at(*(math.log((100 + size) / (33 + size)) for size in sizes))
+    assert math.sqrt(drift_of(cases, sizes).variance) < 0.05
 
 
-def test_a_drifting_ratio_is_less_sure_by_the_sum_of_both_variances() -> None:
-    """Two estimates of 1 with 4 degrees of freedom each have 8 together."""
-    found = LogRatio(2.0, 1.0, 4, 0.25).drifting(VarianceEstimate(1.0, 4))
-    assert astuple(found) == pytest.approx((2.0, math.sqrt(2), 8, 0.25))
-    assert SURE.drifting(NO_PRIOR) == SURE
+def test_cases_that_differ_by_less_than_their_errors_do_not_drift() -> None:
+    assert drift_of(at(*(1.0, -1.0) * 4, error=2.0), [1.0] * 8) == NO_PRIOR
 
 
-@pytest.mark.parametrize("drift", [0.0, 0.05, 0.15])
-def test_intervals_hold_the_truth_however_far_cases_drift(drift: float) -> None:
+def test_few_cases_do_not_tell() -> None:
+    assert drift_between(at(1.0, -9.0, 1.0, 3.0, 2.0, 8.0, 7.0), [1.0] * 7) is None
+
+
+def test_one_test_that_got_slower_makes_the_others_hardly_less_sure() -> None:
+    """Bug: one of 14 that was 30 % slower made all drift by 7 %, so that the gate didn't find it."""
+    coin = random.Random(1)  # noqa: S311  # no secret
+    cases = at(*(coin.gauss(0, 0.02) for _ in range(14)), error=0.02)
+    before = drift_of(cases, [64.0] * 14)
+    after = drift_of([replace(cases[0], centre=-0.26), *cases[1:]], [64.0] * 14)
+    assert math.sqrt(after.variance) < math.sqrt(before.variance) + 0.015
+
+
+def test_a_ratio_that_drifts_is_less_sure_by_the_sum_of_both_variances() -> None:
+    """Two estimates of 1 with four degrees of freedom each have eight together, for which Student's t is 2.306."""
+    ratio = LogRatio(2.0, 1.0, 4, drift=VarianceEstimate(1.0, 4))
+    assert ratio.margin(0.95) == pytest.approx(2.306004 * math.sqrt(2))
+    assert ratio.margin_by_rounds(0.95) == pytest.approx(2.776445)
+    assert ratio.minus(ratio).drift == VarianceEstimate(2.0, 8)
+
+
+def test_a_mean_over_cases_knows_their_drift_once() -> None:
+    """A quarter of the variance, and the degrees of freedom of the one estimate."""
+    drift = VarianceEstimate(1.0, 4)
+    assert mean_over_cases([LogRatio(2.0, 1.0, 4, drift=drift)] * 4) == LogRatio(
+        2.0, 0.5, 16, 0.0, replace(drift, variance=0.25)
+    )
+
+
+@pytest.mark.parametrize(("cases", "drift"), [(14, 0.0), (14, 0.05), (14, 0.15), (8, 0.05), (8, 0.15)])
+def test_intervals_hold_the_truth_however_far_cases_drift(cases: int, drift: float) -> None:
     """Bug: on a machine whose state lasted longer than a case, 64 % of 95 % intervals held the mean of other runs.
 
-    14 cases in each of 300 runs, whose rounds scatter by 6 % and tell it with 6 degrees of freedom.
+    400 runs, whose rounds scatter by 6 % and tell it with six degrees of freedom. Up to four cases are pooled.
     """
     coin = random.Random(3)  # noqa: S311  # no secret
     held, held_by_mean = [], []
-    for _ in range(300):
-        errors = [0.06 * math.sqrt(coin.gammavariate(3, 1 / 3)) for _ in range(14)]
-        cases = [LogRatio(coin.gauss(0, math.hypot(0.06, drift)), error, 6) for error in errors]
-        found = drift_between(cases, [float(number % 7) for number in range(14)])
-        drifting = [one.drifting(found) for one in cases]
+    for _ in range(400):
+        errors = [0.06 * math.sqrt(coin.gammavariate(3, 1 / 3)) for _ in range(cases)]
+        ratios = [LogRatio(coin.gauss(0, math.hypot(0.06, drift)), error, 6) for error in errors]
+        found = drift_of(ratios, [float(number % 7) for number in range(cases)])
+        drifting = [replace(one, drift=found) for one in ratios]
         held += [abs(one.centre) <= one.margin(0.95) for one in drifting]
         mean = mean_over_cases(drifting[:4])
         held_by_mean.append(abs(mean.centre) <= mean.margin(0.95))
-    assert 0.92 < fmean(held) < 0.98
-    assert 0.91 < fmean(held_by_mean) < 0.99
+    assert 0.93 < fmean(held) < 0.985
+    assert 0.92 < fmean(held_by_mean) < 0.995

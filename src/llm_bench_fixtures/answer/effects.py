@@ -132,11 +132,13 @@ def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
     own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
     if share_blocks(record, reference):
         both = min(len(own_s), len(reference_s))  # one may have been settled earlier
-        return log_ratio(reference_s[:both], own_s[:both])
+        ratio = log_ratio(reference_s[:both], own_s[:both])
+        return ratio and replace(ratio, drift=record.drift)
     ratio, share = log_ratio(record.reference_s, own_s), log_ratio(reference.rounds_s, reference_s)
     if ratio is None or share is None:
         return None
-    return replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
+    found = replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
+    return replace(found, drift=record.drift)
 
 
 def _is_burst(record: Record) -> bool:

@@ -7,14 +7,16 @@ noise floor. On a noisy machine no difference between variants is claimed that i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from llm_bench_fixtures.answer.headline import Headline, headline_of
 from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
 from llm_bench_fixtures.answer.threads import without_sweep
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import mean_speedup, mean_speedup_between
+from llm_bench_fixtures.results.speedup import like_cases, mean_speedup, mean_speedup_between
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
 
 
@@ -90,7 +92,17 @@ class Evidence(Headline):
         if over.variant == self.run.reference:
             return self.speedup(of, self.confidence)
         pairs = zip(self.cases_of(of), self.cases_of(over), strict=True)
-        return mean_speedup_between(list(pairs), self.confidence)
+        return mean_speedup_between(list(pairs), self.confidence, self._alike(of.variant, over.variant))
+
+    def _alike(self, of: str, over: str) -> list[tuple[Record, Record]]:
+        """Like cases that both variants have."""
+        others = {(one.scenario, one.case): one for one in self._like_cases.get(over, ())}
+        own = self._like_cases.get(of, ())
+        return [(one, others[one.scenario, one.case]) for one in own if (one.scenario, one.case) in others]
+
+    @cached_property
+    def _like_cases(self) -> Mapping[str, list[Record]]:
+        return like_cases(self.run.measured())
 
     def cases_of(self, record: Record) -> tuple[Record, ...]:
         """The records that it stands for: of all cases of one prompt, or itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, NoiseFloor
 from llm_bench_fixtures.results.record import Record, Run, Status
@@ -35,11 +36,17 @@ class MachineNoise:
     @property
     def is_noisy(self) -> bool:
         """Whether identical work or like cases differ too much; without any, whether disturbed rounds are too many."""
-        if self.drift > math.log1p(NOISY):
-            return True
-        if self.comparisons:
-            return max(self.most, 1 / self.least) > 1 + NOISY
-        return self.is_mostly_disturbed
+        return self.differs or self.drifts or (not self.comparisons and self.is_mostly_disturbed)
+
+    @property
+    def differs(self) -> bool:
+        """Whether identical work differs too much."""
+        return max(self.most, 1 / self.least) > 1 + NOISY
+
+    @property
+    def drifts(self) -> bool:
+        """Whether a variant's speed-ups of like cases differ too much."""
+        return self.drift > math.log1p(NOISY)
 
     @property
     def is_mostly_disturbed(self) -> bool:
@@ -47,7 +54,7 @@ class MachineNoise:
 
     def hides(self, ratio: float) -> bool:
         """Whether identical work came out as different as this ratio."""
-        return self.is_noisy and self.least <= ratio <= self.most
+        return self.differs and self.least <= ratio <= self.most
 
 
 def machine_noise(run: Run, floor: NoiseFloor) -> MachineNoise:
@@ -62,9 +69,19 @@ def machine_noise(run: Run, floor: NoiseFloor) -> MachineNoise:
         ratios = [math.exp(-floor.log_ratio), math.exp(floor.log_ratio)]
     near = [1.0, *ratios[: math.ceil(KEPT * len(ratios))]]
     disturbed, pairs = sum(map(disturbed_pairs, others)), sum(len(record.reference_s) for record in others)
-    most = max(others, key=lambda record: record.drift.variance, default=None)
-    drifting, drift = (most.variant, math.sqrt(most.drift.variance)) if most and most.drift.variance else ("", 0.0)
-    return MachineNoise(min(near), max(near), len(ratios), disturbed, pairs, drifting, drift)
+    drifts = drift_by_variant(run)
+    drifting = max(drifts, key=drifts.__getitem__, default="")
+    return MachineNoise(min(near), max(near), len(ratios), disturbed, pairs, drifting, drifts.get(drifting, 0.0))
+
+
+def drift_by_variant(run: Run) -> dict[str, float]:
+    """Standard deviation of the logarithm of each variant's speed-up between like cases, of those that drift. Of pooled
+    runs, the largest."""
+    found: dict[str, float] = {}
+    for record in chain.from_iterable(one.by_run for one in run.measured()):
+        if record and record.drift.variance:
+            found[record.variant] = max(found.get(record.variant, 0.0), math.sqrt(record.drift.variance))
+    return found
 
 
 def ran_the_same(run: Run, one: str, other: str) -> bool:

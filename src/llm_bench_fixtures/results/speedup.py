@@ -6,13 +6,13 @@ Each round is paired with the reference's round of the same number in the same b
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
+from itertools import starmap, zip_longest
 from operator import eq
 
-from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.statistics.drift import drift_between
 from llm_bench_fixtures.statistics.pooling import mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
@@ -32,25 +32,33 @@ WAITED_S = 0.3e-3  # or this many seconds
 
 
 def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
-    """A run's records, each of those in blocks with what all of them lead to expect of its variance between pairs, and
-    what its variant's drifts by between cases."""
+    """A run's records; those in blocks with the variance between pairs that all of them lead to expect, and with their
+    variant's drift between cases."""
     records = tuple(records)
     pairs = (log_ratios(one.reference_s, one.rounds_s) for one in records if len(one.reference_s) >= LEAST_PAIRS)
     prior = estimate_prior(map(trimmed_variance, pairs))
     known = [replace(one, expected_variance=prior, drift=NO_PRIOR) if one.reference_s else one for one in records]
-    drifts = _drifts(known)
-    return tuple(replace(one, drift=drifts[one.variant]) if one.reference_s else one for one in known)
+    alike = like_cases(known)
+    drifts = {variant: _drift((one, _in_one_run(one)) for one in own) for variant, own in alike.items()}
+    return tuple(replace(one, drift=drifts.get(one.variant) or NO_PRIOR) if one.reference_s else one for one in known)
 
 
-def _drifts(records: Iterable[Record]) -> Mapping[str, VarianceEstimate]:
-    """Variance between cases of one prompt with the default cache, by variant: such work is alike but for its size."""
-    alike: dict[str, list[tuple[LogRatio, int]]] = defaultdict(list)
-    for one in records:
-        facts, ratio = one.workload, _in_one_run(one)
-        if facts and facts.is_plain and ratio:
-            alike[one.variant].append((ratio, facts.prompt_tokens))
-    found = {variant: drift_between(*zip(*cases, strict=True)) for variant, cases in alike.items()}
-    return defaultdict(lambda: NO_PRIOR, found)
+def like_cases(records: Iterable[Record]) -> Mapping[str, list[Record]]:
+    """Each variant's cases in blocks that are alike but for the prompt's length: one prompt with the default cache, and
+    the number of new tokens that most have."""
+    measured = [one for one in records if one.status is Status.MEASURED and one.reference_s and one.workload]
+    plain = [one for one in measured if one.facts.is_plain]
+    usual = Counter(one.facts.new_tokens for one in plain).most_common(1)
+    found: dict[str, list[Record]] = defaultdict(list)
+    for one in plain:
+        if one.facts.new_tokens == usual[0][0]:
+            found[one.variant].append(one)
+    return found
+
+
+def _drift(alike: Iterable[tuple[Record, LogRatio | None]]) -> VarianceEstimate | None:
+    known = [(one.facts.prompt_tokens, ratio) for one, ratio in alike if ratio is not None]
+    return drift_between([ratio for _, ratio in known], [size for size, _ in known])
 
 
 def record_log_ratio(record: Record) -> LogRatio | None:
@@ -84,7 +92,7 @@ def _in_one_run(record: Record | None) -> LogRatio | None:
     if record is None or not record.reference_s:
         return None
     ratio = log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
-    return ratio.drifting(record.drift) if ratio else None
+    return replace(ratio, drift=record.drift) if ratio else None
 
 
 def record_speedup(record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
@@ -97,10 +105,18 @@ def mean_speedup(cases: Sequence[Record], confidence: float = CONFIDENCE) -> Spe
     return _speedup(mean_log_ratio(cases), cases, confidence)
 
 
-def mean_speedup_between(pairs: Sequence[tuple[Record, Record]], confidence: float = CONFIDENCE) -> Speedup | None:
+def mean_speedup_between(
+    pairs: Sequence[tuple[Record, Record]], confidence: float = CONFIDENCE, alike: Sequence[tuple[Record, Record]] = ()
+) -> Speedup | None:
     """How many times as fast the first of each pair is, over several cases; None where any has too few rounds in
-    blocks."""
-    ratios = [list(starmap(_between, zip(of.by_run, over.by_run, strict=True))) for of, over in pairs]
+    blocks.
+
+    alike: like cases of both variants, which tell how far the two drift apart. Where they are too few, what each drifts
+    from the reference adds up.
+    """
+    runs = zip(*map(_ratios_between, alike), strict=True)
+    apart = [_drift(zip((of for of, _ in alike), run, strict=True)) for run in runs]
+    ratios = [[*starmap(_drifting, zip_longest(_ratios_between(pair), apart))] for pair in pairs]
     ratio = _mean(_by_run(ratios))
     return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)
 
@@ -109,16 +125,25 @@ def _speedup(ratio: LogRatio | None, cases: Sequence[Record], confidence: float)
     return speedup_from(ratio, confidence, sum(len(case.rounds_s) for case in cases)) if ratio else None
 
 
+def _ratios_between(pair: tuple[Record, Record]) -> list[LogRatio | None]:
+    """Log ratio of the second over the first, in each run."""
+    of, over = pair
+    return [*starmap(_between, zip(of.by_run, over.by_run, strict=True))]
+
+
+def _drifting(ratio: LogRatio | None, drift: VarianceEstimate | None) -> LogRatio | None:
+    return replace(ratio, drift=drift) if ratio and drift else ratio
+
+
 def _between(of: Record | None, over: Record | None) -> LogRatio | None:
     """Two records of one run. If they share blocks, it comes from the pairs of their rounds there; else from how each
-    compares with the reference. What a machine's state does to one of them it does to both, as far as it drifts."""
+    compares with the reference."""
     if of is None or over is None:
         return None
     if share_blocks(of, over):
         shared = min(len(of.rounds_s), len(over.rounds_s))
         ratio = log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], of.expected_variance)
-        less, more = sorted((of.drift, over.drift), key=lambda one: one.variance)
-        return ratio.drifting(replace(more, variance=more.variance - less.variance)) if ratio else None
+        return replace(ratio, drift=of.drift.plus(over.drift)) if ratio else None
     own, other = _in_one_run(of), _in_one_run(over)
     return None if own is None or other is None else own.minus(other)
 

@@ -24,7 +24,7 @@ from llm_bench_fixtures.reading import LARGEST, refusal
 from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, RecordHead, Run, Status, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
-from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.text import LONGEST, printable, well_formed, without_middle
 from llm_bench_fixtures.writing import write_whole
 
@@ -225,9 +225,11 @@ def faults_of_record(record: Record) -> Iterator[str]:
 def _blocks_fit(record: Record) -> bool:
     """Whether what was measured along with each round is there for each or for none."""
     lengths = {len(one) for one in (record.reference_s, record.waited_s, record.reference_waited_s)}
-    expected = record.expected_variance
-    is_variance = expected == NO_PRIOR or (0 < expected.variance <= LARGEST and 0 < expected.freedom <= LARGEST)
-    return lengths <= {0, len(record.rounds_s)} and is_variance
+    return lengths <= {0, len(record.rounds_s)} and all(map(_is_variance, (record.expected_variance, record.drift)))
+
+
+def _is_variance(one: VarianceEstimate) -> bool:
+    return one == NO_PRIOR or (0 < one.variance <= LARGEST and 0 < one.freedom <= LARGEST)
 
 
 def _raw_fits(record: Record) -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64
 FEWEST_TIMED = 4  # however long they are
-MOST_STEPS = 192  # tokens that a round of more prompts generates one after the other: 1 s of a small model
+MOST_STEPS = 192  # tokens that one round generates one after the other, at most: 1 s of a small model
 PROMPT_STEPS = 1 / 16  # share of a step that a token of a prompt takes: prompts are read many tokens at a time
 SHOWN = 5  # prompts that are named of those that are left out
 APART = 150  # tokens of the embedded corpus between the beginnings of two prompts of one shape
@@ -300,8 +300,8 @@ def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> lis
     """Numbers of those that are timed, ascending: all where they take no more steps; else a few from the shortest to
     the longest, enough for a batch, and as many others by chance, in full batches, as there are steps for.
 
-    size: how many run at a time. Their steps count less than one after the other, by the square root of it: on a GPU
-    they take as long as those of one, on a CPU nearly as long as all.
+    size: prompts per batch. A batch's steps count divided by its root: on a GPU they take as long as those of one
+    prompt, on a CPU nearly as long as those of all.
     """
     steps = [row.steps / math.sqrt(size) for row in rows]
     if len(rows) <= MOST_TIMED and sum(steps) <= most:

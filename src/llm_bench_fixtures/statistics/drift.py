@@ -1,35 +1,47 @@
-"""What a comparison drifts by between cases: a machine's state changes within minutes, and slows some work more.
+"""Drift: how far a variant's speed-ups scatter between similar cases, beyond what their rounds show.
 
-Pairs of rounds within a case share the state of some seconds, so their scatter doesn't show it. Cases of like work show
-it: what their ratios differ by beyond their own standard errors is the variance between cases of a random-effects
-model, by the method of moments (DerSimonian and Laird, Controlled Clinical Trials 7, 1986).
+A shared machine's state lasts longer than a case, and slows some work more than other work. The pairs of rounds within
+a case share that state, so their scatter doesn't show it. Similar cases show it: what they differ by beyond their
+standard errors is the variance between cases of a random-effects model, by the method of moments (DerSimonian and
+Laird, Controlled Clinical Trials 7, 1986). Both the line through the cases (Theil and Sen) and their variance are
+robust: one test that really got slower doesn't make all others uncertain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from statistics import StatisticsError, fmean, linear_regression
+from itertools import combinations
+from statistics import fmean, median
 
 from llm_bench_fixtures.statistics.ratio import LogRatio
-from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
+from llm_bench_fixtures.statistics.robust import robust_deviation
+from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, NO_PRIOR, VarianceEstimate
 
-LEAST_CASES = 6  # to tell drift from the work's own differences
+LEAST_CASES = 8  # to tell drift; of six, robust deviations come out too small
+FAR = 3.0  # robust deviations: a case farther off the line counts as one at this distance
 
 
-def drift_between(cases: Sequence[LogRatio], sizes: Sequence[float]) -> VarianceEstimate:
-    """Variance of one case's log ratio that its standard error doesn't hold; NO_PRIOR where there is none, or where
-    fewer than LEAST_CASES tell.
+def drift_between(cases: Sequence[LogRatio], sizes: Sequence[float]) -> VarianceEstimate | None:
+    """Variance of one case's log ratio that its rounds don't show; None where fewer than LEAST_CASES tell.
 
-    sizes: of each case's work. The ratio may grow or fall with it in a straight line, which is no drift.
+    sizes: tokens of each case's prompt. The ratio may grow or fall with their root, which is no drift: a variant that
+    reads weights faster gains less where the prompt takes more of the time. Of a model of 0.5B parameters, a straight
+    line over the root fits from 1 to 2,032 tokens.
     """
     if len(cases) < LEAST_CASES:
-        return NO_PRIOR
-    centres = [one.centre for one in cases]
-    try:
-        slope, start = linear_regression(sizes, centres)
-    except StatisticsError:  # all of one size
-        slope, start = 0.0, fmean(centres)
-    freedom = len(cases) - 2
-    squares = sum((centre - start - slope * size) ** 2 for centre, size in zip(centres, sizes, strict=True))
-    excess = squares / freedom - fmean(one.standard_error**2 for one in cases)
-    return VarianceEstimate(excess, freedom) if excess > 0 else NO_PRIOR
+        return None
+    points = [(math.sqrt(size), one.centre) for size, one in zip(sizes, cases, strict=True)]
+    slopes = [(later - earlier) / (more - less) for (less, earlier), (more, later) in _rising(points)]
+    slope = median(slopes or [0.0])
+    rest = [centre - slope * root for root, centre in points]
+    freedom = len(cases) - (2 if slopes else 1)
+    middle, far = median(rest), FAR * robust_deviation(rest) * math.sqrt(len(rest) / freedom)
+    squares = sum(min(abs(one - middle), far) ** 2 for one in rest)
+    excess = squares / freedom - fmean(one.standard_error**2 + one.process_variance for one in cases)
+    return VarianceEstimate(excess, freedom) if excess > LEAST_VARIANCE else NO_PRIOR
+
+
+def _rising(points: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Pairs of points at different places."""
+    return [(one, other) for one, other in combinations(sorted(points), 2) if one[0] < other[0]]

@@ -16,13 +16,17 @@ PROCESS_FREEDOM = 8.0  # degrees of freedom that the expected variance between p
 def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
     """Mean of the cases' log ratios.
 
-    The cases' rounds are independent of each other. What the processes differ by counts once, since the same ones ran
-    all of them. Raises ValueError for none.
+    The cases' rounds and drifts are independent of each other. The drifts' variance is one estimate, whose degrees of
+    freedom count once. What the processes differ by counts once, since the same ones ran all of them. Raises ValueError
+    for none.
     """
     centre = fmean(ratio.centre for ratio in ratios)
-    total = reduce(VarianceEstimate.plus, [ratio.estimate for ratio in ratios])
+    rounds = reduce(VarianceEstimate.plus, [ratio.by_rounds for ratio in ratios])
     process_variance = max(ratio.process_variance for ratio in ratios)
-    return LogRatio(centre, math.sqrt(total.variance) / len(ratios), total.freedom, process_variance)
+    drift = VarianceEstimate(
+        sum(ratio.drift.variance for ratio in ratios) / len(ratios) ** 2, max(ratio.drift.freedom for ratio in ratios)
+    )
+    return LogRatio(centre, math.sqrt(rounds.variance) / len(ratios), rounds.freedom, process_variance, drift)
 
 
 def mean_over_runs(ratios: Sequence[LogRatio]) -> LogRatio:
@@ -59,7 +63,7 @@ def chance_of_distance(ratios: Sequence[LogRatio]) -> float:
 
 def _variance(ratio: LogRatio) -> float:
     """Variance by which a run's ratio is expected to differ from the next run's."""
-    return ratio.standard_error**2 + ratio.process_variance
+    return ratio.estimate.variance + ratio.process_variance
 
 
 def _distance(ratios: Sequence[LogRatio], weights: Sequence[float]) -> tuple[float, VarianceEstimate]:
@@ -71,8 +75,9 @@ def _distance(ratios: Sequence[LogRatio], weights: Sequence[float]) -> tuple[flo
 
 def _expected_freedom(ratios: Sequence[LogRatio], weights: Sequence[float]) -> float:
     """Welch and Satterthwaite's, of the mean's expected variance. What processes differ by is one estimate for all."""
-    rounds = [(weight * one.standard_error) ** 2 for weight, one in zip(weights, ratios, strict=True)]
+    known = [one.estimate for one in ratios]
+    rounds = [weight**2 * one.variance for weight, one in zip(weights, known, strict=True)]
     processes = sum(weight**2 * one.process_variance for weight, one in zip(weights, ratios, strict=True))
-    parts = sum(part**2 / one.freedom for part, one in zip(rounds, ratios, strict=True))
+    parts = sum(part**2 / one.freedom for part, one in zip(rounds, known, strict=True))
     parts += processes**2 / PROCESS_FREEDOM
-    return (sum(rounds) + processes) ** 2 / parts if parts else sum(one.freedom for one in ratios)
+    return (sum(rounds) + processes) ** 2 / parts if parts else sum(one.freedom for one in known)

@@ -18,6 +18,7 @@ CONFIDENCE = 0.95
 LEAST_PAIRS = 3
 FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
 TRIMMED = 0.2  # share of the values, on either side; none of fewer than five
+MOST_MARGIN = 300.0  # a wider one says no less, and its exponential is no number
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 # Standard deviation of a process' log latencies on a workload, from run to run: processes of identical work differ, and
 # a machine's drift moves one kind of work more than another.
@@ -34,11 +35,14 @@ class LogRatio:
     """Degrees of freedom of Student's t, which needn't be whole."""
     process_variance: float = 0.0
     """Variance of each process' differences from run to run, which no number of rounds in one run shows."""
+    drift: VarianceEstimate = NO_PRIOR
+    """Variance of its drift between cases, which no number of rounds of one case shows."""
 
     def margin(self, confidence: float) -> float:
         """Half the width of the two-sided interval."""
+        known = self.estimate
         beyond = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(self.process_variance)
-        return math.hypot(self.margin_by_rounds(confidence), beyond)
+        return math.hypot(student_half_width(math.sqrt(known.variance), known.freedom, confidence), beyond)
 
     def margin_by_rounds(self, confidence: float) -> float:
         """The part of it that more rounds make smaller."""
@@ -46,23 +50,24 @@ class LogRatio:
 
     def minus(self, other: LogRatio) -> LogRatio:
         """The difference of two independent ones, with the degrees of freedom of Welch and Satterthwaite."""
-        found = self.estimate.plus(other.estimate)
+        rounds = self.by_rounds.plus(other.by_rounds)
         return LogRatio(
             self.centre - other.centre,
-            math.sqrt(found.variance),
-            found.freedom,
+            math.sqrt(rounds.variance),
+            rounds.freedom,
             self.process_variance + other.process_variance,
+            self.drift.plus(other.drift),
         )
 
-    def drifting(self, drift: VarianceEstimate) -> LogRatio:
-        """The same, also sure of what it drifts by between cases, which no number of rounds of one case shows."""
-        found = self.estimate.plus(drift)
-        return replace(self, standard_error=math.sqrt(found.variance), freedom=found.freedom)
+    @property
+    def by_rounds(self) -> VarianceEstimate:
+        """Variance of the centre that rounds show."""
+        return VarianceEstimate(self.standard_error**2, self.freedom)
 
     @property
     def estimate(self) -> VarianceEstimate:
-        """Variance of the centre, by its rounds."""
-        return VarianceEstimate(self.standard_error**2, self.freedom)
+        """Variance of the centre that its run shows."""
+        return self.by_rounds.plus(self.drift)
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,6 @@ def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEst
 
 def speedup_from(ratio: LogRatio, confidence: float, rounds: int) -> Speedup:
     """The centre taken back from its logarithm, with its interval."""
-    margin = ratio.margin(confidence)
+    margin = min(ratio.margin(confidence), MOST_MARGIN)
     middle, low, high = map(math.exp, (ratio.centre, ratio.centre - margin, ratio.centre + margin))
     return Speedup(middle, low, high, rounds)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.answer.noise import NOISY, disturbance, in_turns_at_all, was_alone
+from llm_bench_fixtures.answer.noise import disturbance, drift_by_variant, in_turns_at_all, was_alone
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
@@ -15,6 +15,7 @@ from llm_bench_fixtures.results.speedup import disturbed_pairs
 from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variation, stability
 
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
+SHOWN_DRIFT = 0.03  # about what a calm machine shows
 MANY_TOKENS = 4  # times their median prompt
 
 
@@ -23,17 +24,17 @@ def noise_warning(seen: Evidence) -> str:
     noise, reference = seen.machine, seen.reference
     if not noise.is_noisy:
         return ""
-    seen_of_it = []
-    if noise.comparisons:
+    seen_of_it, todo = [], "Measure for longer (--llm-max-noise 1%)"
+    if noise.differs:
         between = f"{three_digits(noise.least)} to {three_digits(noise.most)}"
         seen_of_it.append(f"identical work came out {between} times as fast")
-    if noise.drift > math.log1p(NOISY):
-        seen_of_it.append(f"{noise.drifting}'s speed-ups of like cases differed by {100 * noise.drift:.0f} %")
+    if noise.drifts:
+        drift = f"{100 * math.expm1(noise.drift):.0f} %"
+        seen_of_it.append(f"speed-ups of {noise.drifting} scattered by {drift} between like cases")
+        todo = "Pool several runs (llm-bench report RUN RUN)"
     if noise.is_mostly_disturbed:
         seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
-        todo = "More rounds won't help: stop what else runs, or measure on another machine"
-    else:
-        todo = "Measure for longer (--llm-max-noise 1%), stop what else runs, or take another machine"
+        todo = "More rounds won't help: wait until it is calm"
     gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
     groups = {
         "faster": [name for name, found in gains.items() if found.is_faster],
@@ -46,7 +47,8 @@ def noise_warning(seen: Evidence) -> str:
     ]
     return (
         f"Noisy machine: {'; '.join(seen_of_it)}. Safe to conclude nevertheless: "
-        f"{'; '.join(safe) or 'nothing about speed'}. Memory and quality are not affected. {todo}."
+        f"{'; '.join(safe) or 'nothing about speed'}. Memory and quality are not affected. {todo}, stop what "
+        "else runs, or take another machine."
     )
 
 
@@ -101,13 +103,13 @@ def _disturbed(run: Run) -> Iterator[str]:
 
 
 def _drifts(run: Run) -> Iterator[str]:
-    """What the speed-ups of variants drift by between cases; nothing where none does."""
-    drifts = {record.variant: math.sqrt(record.drift.variance) for record in run.measured() if record.drift.variance}
-    if drifts:
-        by_variant = ", ".join(f"{variant} {100 * drift:.0f} %" for variant, drift in drifts.items())
+    """How far variants' speed-ups drift between cases; nothing where none drifts far."""
+    drifts = {variant: math.expm1(drift) for variant, drift in drift_by_variant(run).items()}
+    by_variant = [f"{variant} {100 * drift:.0f} %" for variant, drift in drifts.items() if drift >= SHOWN_DRIFT]
+    if by_variant:
         yield (
-            f"Speed-ups of like cases differ by more than their rounds show (standard deviation: {by_variant}): the "
-            "machine's state lasts longer than a case, and slows some variants more. The intervals include this."
+            f"Speed-ups scatter more between like cases than their rounds show: {', '.join(by_variant)} (standard "
+            "deviation). The machine's state changes, which slows some variants more. The intervals include this."
         )
 
 
