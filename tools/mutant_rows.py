@@ -206,6 +206,20 @@ MUTANTS = (
         "tests/statistics/test_pooling.py",
     ),
     Mutant(
+        "drift-pools-without-gain",
+        "statistics/pooling.py",
+        "sum(ratio.drift.variance for ratio in ratios) / len(ratios) ** 2",
+        "sum(ratio.drift.variance for ratio in ratios) / len(ratios)",
+        "tests/statistics/test_drift.py",
+    ),
+    Mutant(
+        "drift-counts-rounds-twice",
+        "statistics/drift.py",
+        "squares / freedom - fmean(",
+        "squares / freedom - 0 * fmean(",
+        "tests/statistics/test_drift.py",
+    ),
+    Mutant(
         "report-slowness-inverted",
         "report/words/answer.py",
         "1 - one.found.ratio",

@@ -11,7 +11,7 @@ from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.statistics import ratio
 from llm_bench_fixtures.statistics.ratio import Speedup
-from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 
 
 @pytest.mark.parametrize(("rounds", "claims"), [(2, False), (3, True)])
@@ -51,3 +51,28 @@ def test_throughput_goes_by_what_the_runs_other_cases_show_of_the_scatter(monkey
     assert found is not None
     assert math.log(found.ratio) == pytest.approx(math.log(2) + 0.005)
     assert math.log(found.high / found.ratio) == pytest.approx(2.570582 * 0.01 * math.sqrt(0.9 / 2))
+
+
+@pytest.mark.parametrize(("cases", "is_known"), [(8, True), (7, False)])
+def test_two_variants_that_drift_together_are_compared_without_it(cases: int, is_known: bool) -> None:
+    """In every other case both gain twice as much over the reference. Eight cases show that their own ratio stays 2;
+    of seven it isn't known, and both drifts add up. Gaining once more gives the same."""
+    records = [
+        make_block_record(
+            name,
+            speedup * 2 ** (case % 2),
+            spread=0.0,
+            scenario="prompt_length",
+            case=str(case),
+            workload=make_workload(f"prompt {case}", prompt_tokens=8 + case),
+            drift=VarianceEstimate(0.1, 7) if speedup > 1 else NO_PRIOR,
+        )
+        for case in range(cases)
+        for name, speedup in (("fp32", 1.0), ("slow", 1.5), ("fast", 3.0))
+    ]
+    evidence = evidence_of(make_run(records))
+    for _ in range(2):
+        found = evidence.gain(evidence.common["fast"], evidence.common["slow"])
+        assert isinstance(found, Speedup)
+        assert found.ratio == pytest.approx(2.0)
+        assert (found.high / found.ratio < 1.1) is is_known

@@ -181,6 +181,8 @@ IN_RECORDS = [
     ("a variance of 1e31", record(expected_variance={"variance": 1e31, "freedom": 9.0}), BLOCKS),
     ("a variance that is known by -1", record(expected_variance={"variance": 1.0, "freedom": -1.0}), BLOCKS),
     ("a drift of -1", record(drift={"variance": -1.0, "freedom": 9.0}), BLOCKS),
+    ("a drift of 1e6", record(drift={"variance": 1e6, "freedom": 9.0}), BLOCKS),
+    ("a drift that is known by 1e-30", record(drift={"variance": 1.0, "freedom": 1e-30}), BLOCKS),
     ("a probe of 5e-324 s", record(probe_s=[[5e-324, 1.0]] * 10), ".probe_s[0][0]: expected a number >= 1e-09"),
     ("a test's name without end", record(test="é" * (LONGEST + 1)), ".test: expected a text of length <= 100000"),
     (
@@ -195,7 +197,8 @@ HARMLESS = [
     ("a metric of -0", metric(-0.0)),
     ("a metric below 0", metric(-1e30)),
     ("a variance of 5e-324", record(expected_variance={"variance": 5e-324, "freedom": 1e30})),
-    ("a drift of 5e-324", record(drift={"variance": 5e-324, "freedom": 1e-30})),
+    ("a drift of 5e-324", record(drift={"variance": 5e-324, "freedom": 1.0})),
+    ("a drift of 1e3", record(drift={"variance": 1e3, "freedom": 1.0})),
     ("no metrics", record(metrics={})),
     ("the same test twice", lambda: edited(lambda run, one: run["records"].append(one))),
     ("no time of the start", provenance(started="\x1b[2J")),

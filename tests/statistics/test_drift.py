@@ -53,6 +53,13 @@ def test_cases_that_differ_by_less_than_their_errors_do_not_drift() -> None:
     assert drift_of(at(*(1.0, -1.0) * 4, error=2.0), [1.0] * 8) == NO_PRIOR
 
 
+def test_thousands_of_cases_take_no_pair_of_each() -> None:
+    """Bug: 5,000 cases made 12 million pairs."""
+    sizes = [(number % 97) ** 2 for number in range(5000)]
+    cases = at(*(0.1 * math.sqrt(size) + (-1) ** number for number, size in enumerate(sizes)))
+    assert drift_of(cases, sizes).variance == pytest.approx(1.0, rel=0.05)
+
+
 def test_few_cases_do_not_tell() -> None:
     assert drift_between(at(1.0, -9.0, 1.0, 3.0, 2.0, 8.0, 7.0), [1.0] * 7) is None
 

@@ -127,7 +127,8 @@ def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
 
     Only the latency is kept of the reference's rounds in the turns of another group: a token has the share of it that
     it has in the reference's own rounds. The record's expected variance is not used, because it is of whole rounds:
-    where these take seconds and are few, times per token scattered by twice that variance.
+    where these take seconds and are few, times per token scattered by twice that variance. Their drift stands for that
+    of decoding.
     """
     own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
     if share_blocks(record, reference):
@@ -137,8 +138,8 @@ def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
     ratio, share = log_ratio(record.reference_s, own_s), log_ratio(reference.rounds_s, reference_s)
     if ratio is None or share is None:
         return None
-    found = replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
-    return replace(found, drift=record.drift)
+    # the reference's process is the same
+    return replace(ratio.minus(share), process_variance=ratio.process_variance, drift=record.drift)
 
 
 def _is_burst(record: Record) -> bool:

@@ -7,17 +7,17 @@ noise floor. On a noisy machine no difference between variants is claimed that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from llm_bench_fixtures.answer.headline import Headline, headline_of
 from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
 from llm_bench_fixtures.answer.threads import without_sweep
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import like_cases, mean_speedup, mean_speedup_between
+from llm_bench_fixtures.results.speedup import drifts_apart, like_cases, mean_speedup, mean_speedup_between
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class Evidence(Headline):
     noise: NoiseFloor
     """How far apart identical work comes out that was measured at different times."""
     machine: MachineNoise
+    alike: Mapping[str, Sequence[Record]]
+    """Each variant's like cases."""
+    apart: dict[tuple[str, ...], list[VarianceEstimate | None]] = field(compare=False)
+    """Drifts of two variants that were asked for before."""
 
     @property
     def reference(self) -> Record | None:
@@ -92,17 +96,14 @@ class Evidence(Headline):
         if over.variant == self.run.reference:
             return self.speedup(of, self.confidence)
         pairs = zip(self.cases_of(of), self.cases_of(over), strict=True)
-        return mean_speedup_between(list(pairs), self.confidence, self._alike(of.variant, over.variant))
+        return mean_speedup_between(list(pairs), self.confidence, self._apart(of.variant, over.variant))
 
-    def _alike(self, of: str, over: str) -> list[tuple[Record, Record]]:
-        """Like cases that both variants have."""
-        others = {(one.scenario, one.case): one for one in self._like_cases.get(over, ())}
-        own = self._like_cases.get(of, ())
-        return [(one, others[one.scenario, one.case]) for one in own if (one.scenario, one.case) in others]
-
-    @cached_property
-    def _like_cases(self) -> Mapping[str, list[Record]]:
-        return like_cases(self.run.measured())
+    def _apart(self, *variants: str) -> list[VarianceEstimate | None]:
+        """How far two variants drift against each other, in each run."""
+        if variants not in self.apart:
+            of, over = ({_place(one): one for one in self.alike.get(variant, ())} for variant in variants)
+            self.apart[variants] = drifts_apart([(one, over[place]) for place, one in of.items() if place in over])
+        return self.apart[variants]
 
     def cases_of(self, record: Record) -> tuple[Record, ...]:
         """The records that it stands for: of all cases of one prompt, or itself."""
@@ -119,7 +120,12 @@ def evidence_of(run: Run) -> Evidence:
     """The evidence of a run without its sweep over threads."""
     run = without_sweep(run)
     floor = noise_floor(run)
-    return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=machine_noise(run, floor))
+    noise, alike = machine_noise(run, floor), like_cases(run.measured())
+    return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=noise, alike=alike, apart={})
+
+
+def _place(record: Record) -> tuple[str, str, str]:
+    return record.scenario, record.case, record.digest
 
 
 def in_blocks(*records: Record) -> bool:

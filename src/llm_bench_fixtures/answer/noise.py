@@ -1,4 +1,4 @@
-"""How noisy the machine was while variants took turns, by work that is identical and by threads that had to wait."""
+"""How noisy the machine was while variants took turns, by identical work, like cases and threads that had to wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class MachineNoise:
 
     @property
     def is_noisy(self) -> bool:
-        """Whether identical work or like cases differ too much; without any, whether disturbed rounds are too many."""
+        """Whether identical work or like cases differ too much; without identical work, whether too many rounds are
+        disturbed."""
         return self.differs or self.drifts or (not self.comparisons and self.is_mostly_disturbed)
 
     @property

@@ -168,8 +168,8 @@ OPTIONS = (
         "max_noise",
         "3%",
         "SHARE",
-        "add timed rounds until the 95% interval of the speed-up over the reference is within ±SHARE, such as 1%; "
-        "without a reference, the latency's interval. A benchmark gets 0.5 seconds for it on average; at 1% nine times "
+        "add timed rounds until they tell the speed-up over the reference to ±SHARE, such as 1%, with 95% confidence; "
+        "without a reference, the latency. A benchmark gets 0.5 seconds for it on average; at 1% nine times "
         "as much. 0: only --llm-rounds",
     ),
     Option(

@@ -143,7 +143,7 @@ class Record(RecordHead):
     the run is built, and where the record wasn't measured in blocks."""
     drift: VarianceEstimate = NO_PRIOR
     """Variance of the log ratio between the variant's cases beyond that of their rounds, as a machine's state drifts.
-    Empty where too few cases are alike, and where there is none."""
+    0 where none is found, or too few cases are alike."""
     gate: Mapping[Text, Text] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 

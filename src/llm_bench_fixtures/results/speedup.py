@@ -37,7 +37,7 @@ def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
     records = tuple(records)
     pairs = (log_ratios(one.reference_s, one.rounds_s) for one in records if len(one.reference_s) >= LEAST_PAIRS)
     prior = estimate_prior(map(trimmed_variance, pairs))
-    known = [replace(one, expected_variance=prior, drift=NO_PRIOR) if one.reference_s else one for one in records]
+    known = [replace(one, expected_variance=prior) if one.reference_s else one for one in records]
     alike = like_cases(known)
     drifts = {variant: _drift((one, _in_one_run(one)) for one in own) for variant, own in alike.items()}
     return tuple(replace(one, drift=drifts.get(one.variant) or NO_PRIOR) if one.reference_s else one for one in known)
@@ -105,17 +105,22 @@ def mean_speedup(cases: Sequence[Record], confidence: float = CONFIDENCE) -> Spe
     return _speedup(mean_log_ratio(cases), cases, confidence)
 
 
+def drifts_apart(alike: Sequence[tuple[Record, Record]]) -> list[VarianceEstimate | None]:
+    """Drift of two variants against each other in each run, by the like cases of both; None where they are too few."""
+    runs = zip(*map(_ratios_between, alike), strict=True)
+    return [_drift(zip((of for of, _ in alike), run, strict=True)) for run in runs]
+
+
 def mean_speedup_between(
-    pairs: Sequence[tuple[Record, Record]], confidence: float = CONFIDENCE, alike: Sequence[tuple[Record, Record]] = ()
+    pairs: Sequence[tuple[Record, Record]],
+    confidence: float = CONFIDENCE,
+    apart: Sequence[VarianceEstimate | None] = (),
 ) -> Speedup | None:
     """How many times as fast the first of each pair is, over several cases; None where any has too few rounds in
     blocks.
 
-    alike: like cases of both variants, which tell how far the two drift apart. Where they are too few, what each drifts
-    from the reference adds up.
+    apart: `drifts_apart`. Where a run doesn't know it, what each variant drifts from the reference adds up.
     """
-    runs = zip(*map(_ratios_between, alike), strict=True)
-    apart = [_drift(zip((of for of, _ in alike), run, strict=True)) for run in runs]
     ratios = [[*starmap(_drifting, zip_longest(_ratios_between(pair), apart))] for pair in pairs]
     ratio = _mean(_by_run(ratios))
     return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)

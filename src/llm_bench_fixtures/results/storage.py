@@ -24,7 +24,7 @@ from llm_bench_fixtures.reading import LARGEST, refusal
 from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, RecordHead, Run, Status, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
-from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
 from llm_bench_fixtures.text import LONGEST, printable, well_formed, without_middle
 from llm_bench_fixtures.writing import write_whole
 
@@ -191,6 +191,7 @@ def read_results(path: str | Path) -> pd.DataFrame:
 
 MOST_BYTES = 128 * 2**20  # of one file
 MOST_VALUES = 8_000_000  # in a file: read, each takes up to 60 bytes, however short it is there
+MOST_DRIFT = 1e3  # variance of a log ratio: a factor of e^31 either way
 SHOWN = 200  # characters of a name in a message
 
 
@@ -225,11 +226,10 @@ def faults_of_record(record: Record) -> Iterator[str]:
 def _blocks_fit(record: Record) -> bool:
     """Whether what was measured along with each round is there for each or for none."""
     lengths = {len(one) for one in (record.reference_s, record.waited_s, record.reference_waited_s)}
-    return lengths <= {0, len(record.rounds_s)} and all(map(_is_variance, (record.expected_variance, record.drift)))
-
-
-def _is_variance(one: VarianceEstimate) -> bool:
-    return one == NO_PRIOR or (0 < one.variance <= LARGEST and 0 < one.freedom <= LARGEST)
+    expected, drift = record.expected_variance, record.drift
+    is_variance = expected == NO_PRIOR or (0 < expected.variance <= LARGEST and 0 < expected.freedom <= LARGEST)
+    is_drift = drift == NO_PRIOR or (0 < drift.variance <= MOST_DRIFT and 1 <= drift.freedom <= LARGEST)
+    return lengths <= {0, len(record.rounds_s)} and is_variance and is_drift
 
 
 def _raw_fits(record: Record) -> bool:

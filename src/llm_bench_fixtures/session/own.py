@@ -300,8 +300,8 @@ def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> lis
     """Numbers of those that are timed, ascending: all where they take no more steps; else a few from the shortest to
     the longest, enough for a batch, and as many others by chance, in full batches, as there are steps for.
 
-    size: prompts per batch. A batch's steps count divided by its root: on a GPU they take as long as those of one
-    prompt, on a CPU nearly as long as those of all.
+    size: prompts per batch. In a batch, each prompt's steps count divided by the root of this: on a GPU a batch takes
+    as long as one prompt, on a CPU nearly as long as all of them.
     """
     steps = [row.steps / math.sqrt(size) for row in rows]
     if len(rows) <= MOST_TIMED and sum(steps) <= most:

@@ -19,6 +19,7 @@ from llm_bench_fixtures.statistics.robust import robust_deviation
 from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, NO_PRIOR, VarianceEstimate
 
 LEAST_CASES = 8  # to tell drift; of six, robust deviations come out too small
+MOST_POINTS = 200  # that tell the line: it goes by all pairs of them
 FAR = 3.0  # robust deviations: a case farther off the line counts as one at this distance
 
 
@@ -26,13 +27,14 @@ def drift_between(cases: Sequence[LogRatio], sizes: Sequence[float]) -> Variance
     """Variance of one case's log ratio that its rounds don't show; None where fewer than LEAST_CASES tell.
 
     sizes: tokens of each case's prompt. The ratio may grow or fall with their root, which is no drift: a variant that
-    reads weights faster gains less where the prompt takes more of the time. Of a model of 0.5B parameters, a straight
-    line over the root fits from 1 to 2,032 tokens.
+    reads weights faster gains less where the prompt takes more of the time. A straight line over the root fits a model
+    of 0.5B parameters from 1 to 2,032 tokens.
     """
     if len(cases) < LEAST_CASES:
         return None
-    points = [(math.sqrt(size), one.centre) for size, one in zip(sizes, cases, strict=True)]
-    slopes = [(later - earlier) / (more - less) for (less, earlier), (more, later) in _rising(points)]
+    points = sorted((math.sqrt(size), one.centre) for size, one in zip(sizes, cases, strict=True))
+    pairs = combinations(points[:: math.ceil(len(points) / MOST_POINTS)], 2)
+    slopes = [(later - earlier) / (more - less) for (less, earlier), (more, later) in pairs if less < more]
     slope = median(slopes or [0.0])
     rest = [centre - slope * root for root, centre in points]
     freedom = len(cases) - (2 if slopes else 1)
@@ -40,8 +42,3 @@ def drift_between(cases: Sequence[LogRatio], sizes: Sequence[float]) -> Variance
     squares = sum(min(abs(one - middle), far) ** 2 for one in rest)
     excess = squares / freedom - fmean(one.standard_error**2 + one.process_variance for one in cases)
     return VarianceEstimate(excess, freedom) if excess > LEAST_VARIANCE else NO_PRIOR
-
-
-def _rising(points: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Pairs of points at different places."""
-    return [(one, other) for one, other in combinations(sorted(points), 2) if one[0] < other[0]]

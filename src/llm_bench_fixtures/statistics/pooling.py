@@ -16,9 +16,9 @@ PROCESS_FREEDOM = 8.0  # degrees of freedom that the expected variance between p
 def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
     """Mean of the cases' log ratios.
 
-    The cases' rounds and drifts are independent of each other. The drifts' variance is one estimate, whose degrees of
-    freedom count once. What the processes differ by counts once, since the same ones ran all of them. Raises ValueError
-    for none.
+    The cases' rounds and drifts are taken as independent of each other. The drifts' variance is one estimate, whose
+    degrees of freedom count once. What the processes differ by counts once, since the same ones ran all of them. Raises
+    ValueError for none.
     """
     centre = fmean(ratio.centre for ratio in ratios)
     rounds = reduce(VarianceEstimate.plus, [ratio.by_rounds for ratio in ratios])
@@ -32,9 +32,9 @@ def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
 def mean_over_runs(ratios: Sequence[LogRatio]) -> LogRatio:
     """One comparison measured in several runs: a random-effects mean. A single run stays as it is.
 
-    A run differs from the next by its rounds' standard error and by `process_variance`, which is known beforehand. Each
-    is weighted by the inverse of their sum. How far apart the runs came out corrects the variance of the mean, by the
-    factor of Hartung and Knapp (Statistics in Medicine 20, 2001), Σ w (y - mean)² / (k - 1), which never makes it
+    A run differs from the next by what its rounds and drift tell and by `process_variance`, which is known beforehand.
+    Each is weighted by the inverse of their sum. How far apart the runs came out corrects the variance of the mean, by
+    the factor of Hartung and Knapp (Statistics in Medicine 20, 2001), Σ w (y - mean)² / (k - 1), which never makes it
     smaller (Knapp and Hartung, Statistics in Medicine 22, 2003): agreement by luck narrows nothing.
 
     Alone, that factor has k - 1 degrees of freedom: for two runs Student's interval would be 13 standard errors wide.

@@ -72,7 +72,7 @@ class LogRatio:
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times as fast a variant is as the reference, with the interval that its rounds give."""
+    """How many times as fast a variant is as the reference, with its interval."""
 
     ratio: float
     """Above 1 where the variant is faster."""

@@ -55,8 +55,8 @@ def test_how_far_cases_drift_apart() -> None:
         for name, deviation in (("bf16", 0.15), ("nf4", 0.02))
     ]
     assert footnotes(make_block_record(spread=0.0), *records)[2] == (
-        "Speed-ups scatter more between like cases than their rounds show: bf16 16 % (standard deviation). The "
-        "machine's state changes, which slows some variants more. The intervals include this."
+        "Speed-ups scatter more between like cases than their rounds show: bf16 16 % (standard deviation). A "
+        "machine's changing state slows some variants more than others. The intervals include this."
     )
 
 
