@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.arithmetic import tolerance_of
@@ -60,7 +61,10 @@ class TransformersModel(Model):
         on_token: Callable[[], None] | None = None,
     ) -> torch.Tensor:
         """As `Model.generate`; on_token is called by a stopping criterion."""
-        more = {} if on_token is None else {"stopping_criteria": _calling(on_token, input_ids.device)}
+        more = {}
+        if on_token is not None:
+            more["stopping_criteria"] = self._criteria
+            self._criteria[0].on_token = on_token
         output: torch.Tensor = self._generate(input_ids, attention_mask, new_tokens, cache, **more)
         return output
 
@@ -79,18 +83,31 @@ class TransformersModel(Model):
     ) -> Any:
         import torch
 
-        end = self.tokenizer.eos_token_id
         if cache is CacheKind.STATIC:
             more["cache_implementation"] = "static"
         with torch.inference_mode(), self.running():
             return self.module.generate(
                 input_ids,
                 attention_mask=attention_mask,
-                logits_processor=[] if end is None else [Forbidden(end, copies="output_logits" in more)],
+                logits_processor=self._without_end["output_logits" in more],
                 max_new_tokens=new_tokens,
                 use_cache=cache is not CacheKind.OFF,
                 **more,
             )
+
+    @cached_property
+    def _without_end(self) -> Mapping[bool, list[Forbidden]]:
+        """Logits processors of a model that goes on, by whether the logits are shown. Made once: asking a tokenizer for
+        the token takes a part of a millisecond after an engine has emptied the caches."""
+        end = self.tokenizer.eos_token_id
+        return {shows: [] if end is None else [Forbidden(end, copies=shows)] for shows in (False, True)}
+
+    @cached_property
+    def _criteria(self) -> Any:
+        """Stopping criteria of transformers with a `Calling`, made once."""
+        from transformers import StoppingCriteriaList
+
+        return StoppingCriteriaList([Calling(self.device)])
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`, in the dtype that the model computes them in."""
@@ -116,22 +133,26 @@ class TransformersModel(Model):
         self.running = nullcontext
 
 
-def _calling(on_token: Callable[[], None], device: torch.device) -> Any:
-    """A stopping criterion of transformers that stops nothing and calls `on_token` for each new token.
+class Calling:
+    """A stopping criterion of transformers' that stops nothing and calls `on_token` for each new token.
 
     It answers as transformers' own do, with a tensor: an engine empties the processor's caches, and code that
     `generate` doesn't run anyway took many times as long as by itself.
     """
-    import torch
-    from transformers import StoppingCriteriaList
 
-    no = torch.zeros(1, dtype=torch.bool, device=device)
+    def __init__(self, device: Device) -> None:
+        import torch
 
-    def never(*_: object, **__: object) -> torch.Tensor:
-        on_token()
-        return no
+        self.on_token: Callable[[], None] = _nothing
+        self._no = torch.zeros(1, dtype=torch.bool, device=device.name)
 
-    return StoppingCriteriaList([never])
+    def __call__(self, *_: object, **__: object) -> torch.Tensor:
+        self.on_token()
+        return self._no
+
+
+def _nothing() -> None:
+    """Stands for who takes the tokens, until somebody does."""
 
 
 def _two_arguments(input_ids: object, scores: object) -> None:
