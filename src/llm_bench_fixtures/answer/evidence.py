@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from llm_bench_fixtures.answer.headline import Headline, headline_of
+from llm_bench_fixtures.answer.headline import Headline, headline_of, place_of
 from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
 from llm_bench_fixtures.answer.threads import without_sweep
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
@@ -101,7 +101,7 @@ class Evidence(Headline):
     def _apart(self, *variants: str) -> list[VarianceEstimate | None]:
         """How far two variants drift against each other, in each run."""
         if variants not in self.apart:
-            of, over = ({_place(one): one for one in self.alike.get(variant, ())} for variant in variants)
+            of, over = ({place_of(one): one for one in self.alike.get(variant, ())} for variant in variants)
             self.apart[variants] = drifts_apart([(one, over[place]) for place, one in of.items() if place in over])
         return self.apart[variants]
 
@@ -122,10 +122,6 @@ def evidence_of(run: Run) -> Evidence:
     floor = noise_floor(run)
     noise, alike = machine_noise(run, floor), like_cases(run.measured())
     return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=noise, alike=alike, apart={})
-
-
-def _place(record: Record) -> tuple[str, str, str]:
-    return record.scenario, record.case, record.digest
 
 
 def in_blocks(*records: Record) -> bool:

@@ -162,14 +162,15 @@ def _suitability(case: _Case) -> tuple[bool, int, int]:
 
 def _by_digest(records: Sequence[Record]) -> _ByDigest:
     """Records by workload and variant, each from the case that most variants ran: measured next to each other."""
-    variants = Counter(place for place, _ in {(_place(record), record.variant) for record in records})
+    variants = Counter(place for place, _ in {(place_of(record), record.variant) for record in records})
     found: dict[str, dict[str, Record]] = {record.digest: {} for record in records}  # the earliest first
-    for record in sorted(records, key=lambda record: -variants[_place(record)]):
+    for record in sorted(records, key=lambda record: -variants[place_of(record)]):
         found[record.digest].setdefault(record.variant, record)
     return found
 
 
-def _place(record: Record) -> tuple[str, str, str]:
+def place_of(record: Record) -> tuple[str, str, str]:
+    """Scenario, case and workload: what variants that are compared have in common."""
     return record.scenario, record.case, record.digest
 
 
