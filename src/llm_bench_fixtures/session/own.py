@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64
 FEWEST_TIMED = 4  # however long they are
-MOST_STEPS = 192  # tokens that one round generates one after the other, at most: 1 s of a small model
+MOST_STEPS = 160  # tokens that one round generates one after the other, at most: 1 s of a small model
 PROMPT_STEPS = 1 / 16  # share of a step that a token of a prompt takes: prompts are read many tokens at a time
 SHOWN = 5  # prompts that are named of those that are left out
 APART = 150  # tokens of the embedded corpus between the beginnings of two prompts of one shape
