@@ -20,12 +20,12 @@ class Clock(Protocol):
 def test_each_pair_is_the_same_call_with_and_without(
     clock: Clock, model_around: Callable[[Any], TransformersModel]
 ) -> None:
-    """A call of 100 ms to which a stopping criterion adds 1 ms for each of two tokens."""
+    """A call of 100 ms to which a streamer adds 1 ms for each of two tokens."""
     orders: list[bool] = []
 
     class Module:
         def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
-            timed = "stopping_criteria" in how
+            timed = "streamer" in how
             orders.append(timed)
             clock.advance(0.102 if timed else 0.100)
             return input_ids

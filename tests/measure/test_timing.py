@@ -30,6 +30,9 @@ class Clock(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
+NO_STREAMER = SimpleNamespace(put=lambda _: None, end=lambda: None)
+
+
 class CountingModel:
     """Continues each row by 100, 101, ...; 50 ms to the first token of a row, 10 ms to each later one."""
 
@@ -41,9 +44,13 @@ class CountingModel:
     def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
         self.asked.append(how)
         new_tokens = how["max_new_tokens"] - self.missing
+        streamer, criteria = how.get("streamer", NO_STREAMER), how.get("stopping_criteria", ())
+        streamer.put(input_ids)
         for index in range(new_tokens):
             self.tick((0.010 if index else 0.050) * len(input_ids))
-            assert not any(criterion(input_ids, None) for criterion in how["stopping_criteria"])
+            streamer.put(input_ids[:, -1])
+            assert not any(criterion(input_ids, None) for criterion in criteria)
+        streamer.end()
         self.tick(0.003)  # what generate does once it has its tokens
         new = torch.arange(100, 100 + new_tokens).expand(len(input_ids), -1)
         return torch.cat([input_ids, new], dim=1)
@@ -130,10 +137,10 @@ def test_a_backend_that_does_not_tell_of_each_token_is_refused(
 
     class Forgetful(CountingModel):
         def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
-            criteria = how.pop("stopping_criteria")
-            for _ in range(calls):
-                criteria(input_ids, None)
-            return super().generate(input_ids, **how, stopping_criteria=[])
+            streamer = how.pop("streamer")
+            for _ in range(1 + calls):  # the prompt comes first
+                streamer.put(input_ids)
+            return super().generate(input_ids, **how)
 
     with pytest.raises(GenerationMismatch, match=f"on_token {told} for 4 new tokens"):
         run_round(model_around(Forgetful()), WORKLOAD)
