@@ -145,8 +145,6 @@ def flops_of() -> Callable[[PretrainedConfig], FlopCounter]:
 
 def eager(model_around: Callable[[Any], TransformersModel], config: PretrainedConfig) -> TransformersModel:
     module = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    module.generation_config.pad_token_id = 0
-    module.generation_config.eos_token_id = 0
     return model_around(module)
 
 
