@@ -123,8 +123,10 @@ def test_on_cuda_events_are_queued_and_nothing_waits_for_a_token(
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
-    model = replace(model_around(CountingModel()), device=cast(Device, CudaDevice()))
+    counting = CountingModel()
+    model = replace(model_around(counting), device=cast(Device, CudaDevice()))
     done = run_round(model, replace(WORKLOAD, prompts=((1, 2),), batch_size=1))
+    assert "streamer" not in counting.asked[0]  # it is handed each token in the CPU's memory
     assert done.batches[0].tokens_s == pytest.approx((0.010, 0.020, 0.030, 0.040))
     assert idle == [0, 5]  # before the start, and after all five events
 

@@ -61,8 +61,13 @@ class TransformersModel(Model):
         cache: CacheKind,
         on_token: Callable[[], None] | None = None,
     ) -> torch.Tensor:
-        """As `Model.generate`; on_token is called by a `Calling`."""
-        more = {} if on_token is None else self._calling.arguments(on_token)
+        """As `Model.generate`; on_token is called by transformers' streamer on a CPU, else by a stopping criterion."""
+        more: dict[str, object] = {}
+        if on_token is not None and self.device.kind is DeviceKind.CPU:
+            more["streamer"] = Streamer(on_token)
+        elif on_token is not None:
+            more["stopping_criteria"] = self._criteria
+            self._criteria[0].on_token = on_token
         output: torch.Tensor = self._generate(input_ids, attention_mask, new_tokens, cache, **more)
         return output
 
@@ -101,9 +106,11 @@ class TransformersModel(Model):
         return {shows: [] if end is None else [Forbidden(end, copies=shows)] for shows in (False, True)}
 
     @cached_property
-    def _calling(self) -> Calling:
-        """Made once, as the logits processors are."""
-        return Calling(self.device)
+    def _criteria(self) -> Any:
+        """Stopping criteria of transformers with a `Calling`, made once."""
+        from transformers import StoppingCriteriaList
+
+        return StoppingCriteriaList([Calling(self.device)])
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`, in the dtype that the model computes them in."""
@@ -129,43 +136,48 @@ class TransformersModel(Model):
         self.running = nullcontext
 
 
-class Calling:
-    """Calls `on_token` for each new token of transformers' `generate`: as its streamer where the model runs on the CPU,
-    else as a stopping criterion that stops nothing.
+class Streamer:
+    """A streamer of transformers' that calls `on_token` for each new token.
 
-    A streamer is given tokens in the CPU's memory, for which an accelerator would be awaited. A criterion takes another
-    operation of torch's at each step, whose code an engine has put out of the processor's caches: ONNX Runtime's steps
-    of 2.5 ms took 3 to 23 µs longer. It answers with a tensor, as transformers' own do, for the same reason.
+    It is handed tokens in the CPU's memory, so with an accelerator each step would wait for them: a `Calling` doesn't.
+    That costs one more operation of torch's at each step, whose code an engine's step has pushed out of the processor's
+    caches.
     """
 
-    def __init__(self, device: Device) -> None:
-        import torch
-        from transformers import StoppingCriteriaList
-
-        self._on_token: Callable[[], None]
-        self._awaits_prompt = False
-        self._no = torch.zeros(1, dtype=torch.bool, device=device.name)
-        criteria = StoppingCriteriaList([self])
-        self._arguments = {"streamer": self} if device.kind is DeviceKind.CPU else {"stopping_criteria": criteria}
-
-    def arguments(self, on_token: Callable[[], None]) -> Mapping[str, object]:
-        """Arguments of the next `generate`, which is to call `on_token`."""
-        self._on_token, self._awaits_prompt = on_token, True
-        return self._arguments
+    def __init__(self, on_token: Callable[[], None]) -> None:
+        self._on_token = on_token
+        self._is_prompt = True
 
     def put(self, _: torch.Tensor) -> None:
-        """Take what a streamer is given: first the prompts, then each step's tokens."""
-        if self._awaits_prompt:
-            self._awaits_prompt = False
+        """Take the prompts, which come first, or a step's tokens."""
+        if self._is_prompt:
+            self._is_prompt = False
         else:
             self._on_token()
 
     def end(self) -> None:
         """Nothing to flush."""
 
+
+class Calling:
+    """A stopping criterion of transformers' that stops nothing and calls `on_token` for each new token.
+
+    It answers with a tensor, as transformers' own do, so that no operation of another kind is needed.
+    """
+
+    def __init__(self, device: Device) -> None:
+        import torch
+
+        self.on_token: Callable[[], None] = _nothing
+        self._no = torch.zeros(1, dtype=torch.bool, device=device.name)
+
     def __call__(self, *_: object, **__: object) -> torch.Tensor:
-        self._on_token()
+        self.on_token()
         return self._no
+
+
+def _nothing() -> None:
+    """Stands for who takes the tokens, until somebody does."""
 
 
 def _two_arguments(input_ids: object, scores: object) -> None:
@@ -200,7 +212,7 @@ class Forbidden:
     def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.copies:
             scores = scores.clone()
-        scores.select(1, self.token).fill_(-math.inf)  # ops that `generate` runs, so that they are in the caches
+        scores.select(1, self.token).fill_(-math.inf)  # what [:, token] does, without taking an index apart first
         return scores
 
 

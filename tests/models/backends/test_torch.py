@@ -159,7 +159,8 @@ def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: Transforme
 def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
     tmp_path: Path, make_request: MakeRequest
 ) -> None:
-    """All weights are zero but the last bias and the end token's row, so its logit is 8 and every other one 0."""
+    """All weights are zero but the last bias and the end token's row, so its logit is 8 and every other one 0. Of equal
+    ones the first is taken: token 1."""
     folder = tmp_path / "ending"
     shutil.copytree(TINY_FOLDER, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     module = GPT2LMHeadModel(GPT2Config(vocab_size=4096, n_positions=64, n_embd=8, n_layer=1, n_head=2))
