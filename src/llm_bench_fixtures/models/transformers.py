@@ -139,9 +139,8 @@ class TransformersModel(Model):
 class Streamer:
     """A streamer of transformers' that calls `on_token` for each new token.
 
-    It is handed tokens in the CPU's memory, so with an accelerator each step would wait for them: a `Calling` doesn't.
-    That costs one more operation of torch's at each step, whose code an engine's step has pushed out of the processor's
-    caches.
+    It needs one operation of torch's less at each step than a `Calling`. It is handed tokens in the CPU's memory,
+    though, so each step of an accelerator would be waited for.
     """
 
     def __init__(self, on_token: Callable[[], None]) -> None:
@@ -162,7 +161,7 @@ class Streamer:
 class Calling:
     """A stopping criterion of transformers' that stops nothing and calls `on_token` for each new token.
 
-    It answers with a tensor, as transformers' own do, so that no operation of another kind is needed.
+    It answers with a tensor, as transformers' own do.
     """
 
     def __init__(self, device: Device) -> None:
