@@ -43,6 +43,18 @@ def write_model(folder: Path, **changes: Any) -> Path:
     return save_model(folder, GPT2LMHeadModel(small_config(**changes)))
 
 
+def write_ending_model(folder: Path) -> Path:
+    """A folder with a model that takes the end of a text, token 0, for the likeliest everywhere: all weights are zero
+    but the last bias and that token's row, so its logit is 8 and every other one 0."""
+    model = GPT2LMHeadModel(small_config())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.transformer.ln_f.bias.fill_(1.0)
+        model.transformer.wte.weight[0] = 1.0
+    return save_model(folder, model)
+
+
 def save_model(folder: Path, model: PreTrainedModel) -> Path:
     """A folder with the model, and the embedded tokenizer."""
     model.save_pretrained(folder)

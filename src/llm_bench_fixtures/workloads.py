@@ -274,7 +274,7 @@ class Tokenizer(Protocol):
 
     bos_token_id: int | None
     eos_token_id: int | None
-    """The token that ends a text, which `generate` passes over. None: no token does."""
+    """The token that ends a text. `generate` goes on after it. None: no token does."""
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
         """`input_ids`: the text's ids, in a list.

@@ -219,16 +219,8 @@ class EquivalenceCheck:
         for ids in self._prompts:
             batch = self._batch([ids], width, Side.RIGHT)
             logits = self._model.logits(batch.input_ids, batch.attention_mask)[0, len(ids) - 1].float()
-            answers.append(ScoredText((self._next_token(logits),), logits[None]))
+            answers.append(ScoredText((int(logits.argmax()),), logits[None]))
         return answers
-
-    def _next_token(self, logits: torch.Tensor) -> int:
-        """The likeliest token but the one that would end the text, which `generate` leaves out here too."""
-        end = self._model.tokenizer.eos_token_id
-        if end is not None:
-            logits = logits.clone()
-            logits[end] = -math.inf
-        return int(logits.argmax())
 
     def _batch(self, rows: Sequence[TokenIds], width: int, side: Side) -> Batch:
         return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)

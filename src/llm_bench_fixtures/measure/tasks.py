@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import score_windows
 from llm_bench_fixtures.measure.windows import Window, rolling_windows, start_token
 from llm_bench_fixtures.models.model import ScoresTokens
-from llm_bench_fixtures.progress import Progress, tell_share
+from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.reading import Count, Name, Text
 from llm_bench_fixtures.workloads import CacheKind, Side, pad_batch, plain_ids
 
@@ -190,7 +191,7 @@ def _continue(model: Model, asked: Continuation) -> str:
     while len(made) < asked.most_tokens:
         new = min(max(len(made), FIRST_TOKENS), asked.most_tokens - len(made))
         ids = _generate(model, (*prompt, *made), new)
-        kept = _before_end(model, (*prompt, *made), ids)
+        kept = tuple(takewhile(lambda token: token != model.tokenizer.eos_token_id, ids))
         made = (*made, *kept)
         text = model.tokenizer.decode(made, skip_special_tokens=True)
         if len(kept) < new or any(stop in text for stop in asked.stops):
@@ -206,11 +207,3 @@ def _generate(model: Model, prompt: TokenIds, new_tokens: int) -> TokenIds:
     batch = pad_batch([prompt], len(prompt), Side.LEFT, model.tokenizer.pad_token_id, model.device.name)
     output = model.generate(batch.input_ids, batch.attention_mask, new_tokens, cache)
     return tuple(output[0, -new_tokens:].tolist())
-
-
-def _before_end(model: Model, prompt: TokenIds, new: TokenIds) -> TokenIds:
-    """The new tokens before the first in whose place the model would have ended the text: `generate` passes over it."""
-    with Progress().told():  # what is scored here is no share of the whole
-        (scored,) = _score(model, [Window((*prompt, *new), len(prompt))])
-    ends = (scored.likeliest == model.tokenizer.eos_token_id).nonzero()[0]
-    return new[: int(ends[0])] if len(ends) else new

@@ -137,9 +137,9 @@ class Model(Protocol):
     ) -> torch.Tensor:
         """The prompts and their greedy continuation: (B, T) int64 in, (B, T + new_tokens) int64 out.
 
-        Each new token is the likeliest one. There are exactly `new_tokens` a row: a token that would end the text is
-        passed over for the likeliest other one. attention_mask: (B, T) int64, 0 where there is padding. cache: one of
-        `facts.cache_kinds`. on_token: called once each time that all rows have a further token.
+        Each new token is the likeliest one. There are exactly `new_tokens` a row: the token that ends a text is one
+        like any other. attention_mask: (B, T) int64, 0 where there is padding. cache: one of `facts.cache_kinds`.
+        on_token: called once each time that all rows have a further token.
         """
         ...
 

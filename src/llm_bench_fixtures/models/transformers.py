@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Tokenizer
 
 DEFAULT_CONTEXT = 2048  # positions of models whose config names no limit
+NO_TOKEN = 2**31 - 1  # an id beyond any vocabulary
 CONTEXTS = ("max_position_embeddings", "max_seq_len", "max_target_positions", "max_positions")  # the limit's names
 
 
@@ -92,18 +91,10 @@ class TransformersModel(Model):
             return self.module.generate(
                 input_ids,
                 attention_mask=attention_mask,
-                logits_processor=self._without_end["output_logits" in more],
                 max_new_tokens=new_tokens,
                 use_cache=cache is not CacheKind.OFF,
                 **more,
             )
-
-    @cached_property
-    def _without_end(self) -> Mapping[bool, list[Forbidden]]:
-        """Logits processors of a model that goes on, by whether the logits are shown. Made once: asking a tokenizer for
-        the token takes a part of a millisecond after an engine has emptied the caches."""
-        end = self.tokenizer.eos_token_id
-        return {shows: [] if end is None else [Forbidden(end, copies=shows)] for shows in (False, True)}
 
     @cached_property
     def _criteria(self) -> Any:
@@ -179,45 +170,10 @@ def _nothing() -> None:
     """Stands for who takes the tokens, until somebody does."""
 
 
-def _two_arguments(input_ids: object, scores: object) -> None:
-    """Stands for a logits processor whose signature is looked up."""
-
-
-_two_arguments.__signature__ = inspect.signature(_two_arguments)  # type: ignore[attr-defined]
-
-
-@dataclass
-class Forbidden:
-    """A logits processor of transformers' that keeps one token from being chosen: the one that ends a text.
-
-    The one behind `min_new_tokens` compares the whole vocabulary with that token at each step: 0.6 ms of one core for
-    50,257 tokens, 1.9 ms for 151,936.
-    """
-
-    token: int
-    copies: bool = False
-    """Whether to leave the given scores alone, because `output_logits` keeps them to be shown.
-
-    A copy of so many numbers wakes torch's thread pool, whose threads then spin for milliseconds on the cores that
-    another engine needs for its next step. `generate` itself makes one at each step; with a second one ONNX Runtime's
-    time per token was 1.05 to 1.11 times as long. Setting one column wakes no thread.
-    """
-
-    def __post_init__(self) -> None:
-        # transformers asks at each step for the signature of this attribute, and then calls the method of the class.
-        # Finding a method's signature took OpenVINO's steps of 1.2 ms 0.03 ms longer than one that stands ready.
-        self.__call__ = _two_arguments  # type: ignore[method-assign,assignment]
-
-    def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if self.copies:
-            scores = scores.clone()
-        scores.select(1, self.token).fill_(-math.inf)  # what [:, token] does, without taking an index apart first
-        return scores
-
-
 def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
     """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search.
 
+    No token ends a text: `generate` looks for one as ever, so that a step costs what it costs a user, and finds none.
     By default transformers compiles decode steps with a static cache on accelerators, so that the cache alone would not
     be what differs.
     """
@@ -228,7 +184,7 @@ def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
         num_beams=1,
         disable_compile=True,
         bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=NO_TOKEN,
         pad_token_id=tokenizer.pad_token_id,
     )
 

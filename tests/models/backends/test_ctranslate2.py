@@ -14,6 +14,7 @@ import torch
 pytest.importorskip("ctranslate2")
 
 from families import BY_NAME
+from small_models import write_ending_model
 
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
@@ -26,6 +27,7 @@ from llm_bench_fixtures.models.backends.ctranslate2 import Ct2Model, kernels, op
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Side, pad_batch
@@ -106,27 +108,11 @@ def test_the_logits_are_those_of_torch_wherever_there_is_padding(
         assert torch.allclose(actual[there], expected[there], atol=1e-3)
 
 
-def test_the_token_that_would_end_the_text_is_passed_over(
-    loaded: Mapping[str, Ct2Model], prompts: Prompts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The likeliest token is made the one that ends the text."""
-    model = loaded["ct2-fp32"]
-    batch = pad_batch(prompts.varied(1), 12, Side.LEFT, 0, "cpu")
-    usual = model.generate(batch.input_ids, batch.attention_mask, 1, CacheKind.DYNAMIC)[0, -1]
-    monkeypatch.setattr(model, "tokenizer", SimpleNamespace(eos_token_id=int(usual)))
-    output, logits = model.generate_with_logits(batch.input_ids, batch.attention_mask, 3, CacheKind.DYNAMIC)
-    assert output.shape[1] == 12 + 3
-    assert int(logits[0, 0].argmax()) == usual
-    assert output[0, 12] == logits[0, 0].topk(2).indices[1]
-
-
-def test_no_token_need_end_a_text(
-    loaded: Mapping[str, Ct2Model], prompts: Prompts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = loaded["ct2-fp32"]
-    monkeypatch.setattr(model, "tokenizer", SimpleNamespace(eos_token_id=None))
-    batch = pad_batch(prompts.varied(1), 12, Side.LEFT, 0, "cpu")
-    assert model.generate(batch.input_ids, batch.attention_mask, 3, CacheKind.DYNAMIC).shape[1] == 15
+def test_the_end_of_a_text_ends_nothing(tmp_path: Path, make_request: MakeRequest) -> None:
+    source = ModelSource("ending", write_ending_model(tmp_path / "ending"))
+    model = load_variant(make_request("ct2-fp32", source)).model
+    output = model.generate(torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.int64), 7, CacheKind.DYNAMIC)
+    assert output.tolist() == [[5, 6, *[0] * 7]]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -121,17 +121,6 @@ def test_answers_do_not_depend_on_padding_and_batch(variant: str, loaded: Mappin
     assert found[ExecutionMode.CACHE].verdict is EquivalenceVerdict.NOT_SUPPORTED
 
 
-def test_the_token_that_ends_a_text_is_passed_over(loaded: Mapping[str, Any], tiny_fp32: Model) -> None:
-    """With the first token of a continuation for the end of texts, the likeliest other one comes in its place."""
-    batch = padded(PROMPTS[:1])
-    first, second = tiny_fp32.logits(batch.input_ids, batch.attention_mask)[0, -1].topk(2).indices.tolist()
-    model = loaded["gguf-f32"]
-    tokenizer = type("Ending", (), {"eos_token_id": first})()
-    ending = LlamaCppModel(model.variant, model.device, model.engine, tokenizer, model.facts)
-    assert generate(model, batch, 1)[0][-1] == first
-    assert generate(ending, batch, 1)[0][-1] == second
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_token_is_told_once_for_the_batch(variant: str, loaded: Mapping[str, Any]) -> None:
     calls: list[None] = []

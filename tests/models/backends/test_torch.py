@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from transformers import CompileConfig, GenerationConfig, GPT2Config, GPT2LMHeadModel
+from small_models import skip_without_onnx, write_ending_model
+from transformers import CompileConfig, GenerationConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
@@ -146,34 +147,21 @@ def test_published_generation_settings_are_replaced_by_greedy_search(
 
 
 def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
-    """The end token is left out, for it would end generation early."""
     ids = list(prompts.exact(12))
     for _ in range(6):
         row = torch.tensor([ids])
-        logits = tiny_fp32.logits(row, torch.ones_like(row))[0, -1].clone()
-        logits[tiny_fp32.tokenizer.eos_token_id] = -torch.inf
-        ids.append(int(logits.argmax()))
+        ids.append(int(tiny_fp32.logits(row, torch.ones_like(row))[0, -1].argmax()))
     assert generate(tiny_fp32, prompts.exact(12), 6) == ids[12:]
 
 
-def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
-    tmp_path: Path, make_request: MakeRequest
-) -> None:
-    """All weights are zero but the last bias and the end token's row, so its logit is 8 and every other one 0. Of equal
-    ones the first is taken: token 1."""
-    folder = tmp_path / "ending"
-    shutil.copytree(TINY_FOLDER, folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    module = GPT2LMHeadModel(GPT2Config(vocab_size=4096, n_positions=64, n_embd=8, n_layer=1, n_head=2))
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-        module.transformer.ln_f.bias.fill_(1.0)
-        module.transformer.wte.weight[0] = 1.0
-    module.save_pretrained(folder)
-    model = load_variant(make_request("fp32", source=ModelSource("ending", folder))).model
-    row = torch.tensor([[5, 6]])
-    assert model.logits(row, torch.ones_like(row))[0, -1].argmax() == model.tokenizer.eos_token_id == 0
-    assert generate(model, (5, 6), 7) == [1] * 7
+@pytest.mark.parametrize("variant", ["fp32", "ort-fp32"])
+def test_the_end_of_a_text_ends_nothing(variant: str, tmp_path: Path, make_request: MakeRequest) -> None:
+    if variant != "fp32":
+        skip_without_onnx()
+    source = ModelSource("ending", write_ending_model(tmp_path / "ending"))
+    model = load_variant(make_request(variant, source=source)).model
+    assert model.tokenizer.eos_token_id == 0
+    assert generate(model, (5, 6), 7) == [0] * 7
 
 
 def test_a_module_that_is_put_in_place_generates_greedily_too(tiny_fp32: TransformersModel, prompts: Prompts) -> None:

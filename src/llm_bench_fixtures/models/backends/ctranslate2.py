@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.workloads import Batch, CacheKind
+    from llm_bench_fixtures.workloads import Batch
 
 VARIANTS = (
     Variant("ct2-fp32", "ctranslate2", "CTranslate2's form of the model, in float32"),
@@ -254,9 +254,8 @@ class Ct2Model(EngineModel):
             )
         results = self.engine.generate_batch(
             [[str(token) for token in prompt] for prompt in prompts],
-            min_length=new_tokens,
             max_length=new_tokens,
-            end_token=self._ends,
+            end_token=[],
             include_prompt_in_result=False,
             callback=None if on_token is None else _adding(BatchCounter(len(prompts), on_token)),
             return_logits_vocab=shown is not None,
@@ -265,28 +264,6 @@ class Ct2Model(EngineModel):
             steps = [[np.asarray(step).reshape(-1) for step in row.logits[0][-new_tokens:]] for row in results]
             shown += torch.from_numpy(np.array(steps)).float().unbind(1)
         return [result.sequences_ids[0] for result in results]
-
-    def generate_with_logits(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `ShowsLogits.generate_with_logits`.
-
-        CTranslate2 shows logits in which the token that ends the text is masked already; that one is taken from a
-        forward pass over the same text.
-        """
-        import torch
-
-        output, logits = super().generate_with_logits(input_ids, attention_mask, new_tokens, cache)
-        if self._ends:
-            mask = torch.cat([attention_mask, attention_mask.new_ones(len(output), new_tokens)], dim=1)
-            logits[..., self._ends] = self.logits(output, mask)[:, -new_tokens - 1 : -1, self._ends]
-        return output, logits
-
-    @property
-    def _ends(self) -> list[int]:
-        """The ids that end a text."""
-        end = self.tokenizer.eos_token_id
-        return [] if end is None else [end]
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`, in float32. What stands at padding means nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -98,7 +97,8 @@ class LlamaCppModel(EngineModel):
 
         rows = unpadded(batch)
         self._make_room(Room(len(rows), max(map(len, rows)) + new_tokens, sum(map(len, rows))))
-        sampler = self._sampler()
+        sampler = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
+        sampler.add_greedy()
         places = self._run(rows, [0] * len(rows))
         steps: list[list[int]] = []
         for step in range(new_tokens):
@@ -129,17 +129,6 @@ class LlamaCppModel(EngineModel):
             ends.append(place)
         self._context.decode(batch)
         return ends
-
-    def _sampler(self) -> Any:
-        """Takes the likeliest token but the one that ends a text."""
-        from cyllama.llama import llama_cpp
-
-        sampler = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
-        end = self.tokenizer.eos_token_id
-        if end is not None:
-            sampler.add_logit_bias(self.facts.vocabulary, [(end, -math.inf)])
-        sampler.add_greedy()
-        return sampler
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`; zeros where there is padding."""

@@ -82,6 +82,7 @@ GREEDY = {
     "num_return_sequences": 1,
     "repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
+    "min_length": 0,
 }
 """Search options, in place of those published with the model."""
 
@@ -117,11 +118,10 @@ def builder_architectures() -> frozenset[str]:
 def load(request: LoadRequest) -> GenaiModel:
     built = build(request, request.variant.quantization or PLAIN)
     before_bytes = resident_at_rest(request.device)
-    tokenizer = request.source.load_tokenizer()
-    engine = open_engine(built.folder, tokenizer.eos_token_id)
+    engine = open_engine(built.folder)
     named = label(request.variant, read_counts(built.folder)["accuracy_levels"])
     facts = converted_facts(request, (built,), before_bytes, label=named)
-    return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
+    return GenaiModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 
 def label(variant: Variant, accuracy_levels: list[int]) -> str:
@@ -145,10 +145,12 @@ def build(request: LoadRequest, precision: str) -> Artifact:
         trial = TextTrial.of_source(request.source)  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
+            end_no_text(folder)
             count_weights(folder)
             _try(request, folder, trial if precision == PLAIN else None)
 
-    return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, COUNTS), make)
+    key = {**key_of(request, LIBRARIES, COUNTS), "ends a text": "no token"}
+    return request.store.get(f"genai-{precision}", key, make)
 
 
 def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
@@ -187,10 +189,18 @@ def _try(request: LoadRequest, folder: Path, trial: TextTrial | None) -> None:
     """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
-        engine = open_engine(folder, request.source.load_tokenizer().eos_token_id)
+        engine = open_engine(folder)
         continue_rows(engine, [[1, 1, 1], [1, 1]], 3, 2)
         if trial is not None:
             trial.check("onnxruntime-genai's conversion", lambda ids: forward(engine, ids.tolist()))
+
+
+def end_no_text(folder: Path) -> None:
+    """Have the engine go on after any token. What is overlaid later is only added to the tokens in this file."""
+    path = folder / "genai_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["model"]["eos_token_id"] = []
+    path.write_text(json.dumps(config), "utf-8")
 
 
 def count_weights(folder: Path) -> None:
@@ -230,16 +240,11 @@ def quantized_share(graph: onnx.GraphProto) -> float:
     return float(quantized / max(quantized + others, 1))
 
 
-def open_engine(folder: Path, end: int | None) -> Any:
-    """The engine over a built model, with as many threads as torch uses. end: the token that ends a text.
-
-    Raises BackendUnavailable where there is none.
-    """
+def open_engine(folder: Path) -> Any:
+    """The engine over a built model, with as many threads as torch uses."""
     import onnxruntime_genai
     import torch
 
-    if end is None:
-        raise BackendUnavailable("onnxruntime-genai needs a token that ends a text, and the tokenizer has none")
     session: dict[str, int | str | bool] = {
         "intra_op_num_threads": torch.get_num_threads(),
         "log_severity_level": ERRORS,
@@ -247,9 +252,9 @@ def open_engine(folder: Path, end: int | None) -> Any:
     }
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
         session["session.intra_op.allow_spinning"] = "0"
-    tokens = {"pad_token_id": PADDING, "eos_token_id": end}
+    model = {"pad_token_id": PADDING, "decoder": {"session_options": session}}
     config = onnxruntime_genai.Config(str(folder))
-    config.overlay(json.dumps({"model": {**tokens, "decoder": {"session_options": session}}}))
+    config.overlay(json.dumps({"model": model}))
     return onnxruntime_genai.Model(config)
 
 
@@ -259,9 +264,7 @@ def start(engine: Any, rows: Sequence[Sequence[int]], width: int, new_tokens: in
     import onnxruntime_genai
 
     parameters = onnxruntime_genai.GeneratorParams(engine)
-    longest = width + new_tokens
-    # below min_length the engine passes over the end of a text
-    parameters.set_search_options(**GREEDY, batch_size=len(rows), max_length=longest, min_length=longest)
+    parameters.set_search_options(**GREEDY, batch_size=len(rows), max_length=width + new_tokens)
     generator = onnxruntime_genai.Generator(engine, parameters)
     generator.append_tokens(np.array([[*row, *[PADDING] * (width - len(row))] for row in rows], dtype=np.int32))
     return generator
@@ -293,7 +296,7 @@ def continue_rows(
     steps = []
     for _ in range(new_tokens):
         if shown is not None:
-            shown.append(torch.tensor(generator.get_logits())[:, -1])  # before the engine passes over the end in them
+            shown.append(torch.tensor(generator.get_logits())[:, -1])
         generator.generate_next_token()
         if on_token is not None:
             on_token()
