@@ -169,6 +169,19 @@ def test_library_code_is_what_a_process_runs_of_files(tmp_path: Path, monkeypatc
     assert process_memory.library_bytes() == (40 + 12 - 8) * 1024
 
 
+def test_mappings_are_read_again_once_more_pages_of_files_are_resident(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(process_memory, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(process_memory, "MAPPINGS", tmp_path / "smaps")
+    found = []
+    for files, library in ((100, 40), (100, 60), (120, 60)):
+        (tmp_path / "status").write_text(f"RssFile:\t{files} kB\n")
+        (tmp_path / "smaps").write_text(f"1-2 r-xp 0 08:01 7 /lib/a.so\nRss: {library} kB\nAnonymous: 0 kB\n")
+        found.append(process_memory.library_bytes())
+    assert found == [40 * 1024, 40 * 1024, 60 * 1024]
+
+
 def test_a_rise_is_never_negative() -> None:
     peak = MemoryPeak(100, None, None, MemoryMethod.SAMPLED)
     assert (peak.rise_over(70), peak.rise_over(130)) == (30, 0)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -120,11 +121,21 @@ def status_bytes() -> Mapping[str, int]:
 def library_bytes() -> int | None:
     """Resident bytes of this process that are pages of libraries' files: of those that it runs code from. Mappings of
     other files, such as a model's weights, don't count. None where the system doesn't report it."""
+    file_bytes = status_bytes().get("RssFile")
+    if file_bytes is None:
+        _library_bytes.cache_clear()
+    return _library_bytes(file_bytes, MAPPINGS)
+
+
+@lru_cache(maxsize=1)
+def _library_bytes(_: int | None, mappings: Path) -> int | None:
+    """The first one: resident bytes of all files' pages. While they stay the same, mappings aren't read again, which
+    takes 20 to 40 ms."""
     pages: Counter[str] = Counter()
     libraries: set[str] = set()
     file = ""
     try:
-        with MAPPINGS.open(encoding="utf-8", errors="replace") as lines:
+        with mappings.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if found := MAPPING.match(line):
                     file = found[3] if found[2] != "0" else ""  # 0 of what is of no file
