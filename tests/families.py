@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
@@ -434,3 +436,26 @@ FAMILIES = (
     Family("bert", {"model_type": "bert", **WIDE}, refused="its last token changes what it says after the first"),
 )
 BY_NAME = {family.name: family for family in FAMILIES}
+# Tried at each push, the others at night. One of each kind: plain ones, unseen, with windows, with shared keys, with
+# compressed ones, with experts, with states, with both, with positions that are no embeddings, quantized, and refused.
+AT_EACH_PUSH = frozenset(
+    {
+        "gpt2",
+        "llama",
+        "openai-gpt",
+        "gemma2",
+        "gemma3n_text",
+        "deepseek_v3",
+        "gpt_oss",
+        "mamba",
+        "falcon_h1",
+        "qwen3_next",
+    }
+    | {"bloom", "t5", *(family.name for family in FAMILIES if family.quantized_by)}
+)
+
+
+def tried(family: Family) -> Any:
+    """The family as a test's parameter."""
+    marks = () if family.name in AT_EACH_PUSH else pytest.mark.nightly("some 40 families")
+    return pytest.param(family, id=family.name, marks=marks)

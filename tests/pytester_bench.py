@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import unhurried
 from _pytest.pytester import SysModulesSnapshot, SysPathsSnapshot
 
 from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.worker import WorkerProcess
+from llm_bench_fixtures.report.charts import pictures as drawing
 
 OWN_SUITE = """
 def test_mine(llm_benchmark):
@@ -59,6 +61,7 @@ def imported_libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 def _run_forked(channel: Channel[int, None], folder: Path, arguments: tuple[str, ...]) -> None:
     """The process."""
+    drawing.pictures = lambda _: ()
     os.chdir(folder)
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         with (folder / name).open("wb") as file:
@@ -120,13 +123,13 @@ class Bench:
 
     def run_apart(self, *args: str) -> pytest.RunResult:
         """A short run in a process of its own."""
-        return self.pytester.runpytest_subprocess(*self.few, *args)
+        return self.pytester.runpytest_subprocess(*self.few, *unhurried.OPTIONS, *args)
 
     def run_forked(self, *args: str) -> pytest.RunResult:
-        """The same, in a process that finds the libraries imported."""
+        """The same, in a process that finds the libraries imported, and draws no pictures."""
         began_s = time.monotonic()
         process: WorkerProcess[None, int] = start_function(
-            "the run", _run_forked, (self.pytester.path, (*self.few, *args)), on_cpu=True
+            "the run", _run_forked, (self.pytester.path, (*self.few, *unhurried.OPTIONS, *args)), on_cpu=True
         )
         status = process.receive()
         process.close()
@@ -191,8 +194,8 @@ def bench(
 ) -> Bench:
     if "pictures" not in request.fixturenames:
         request.getfixturevalue("without_pictures")
-    # Other tests run meanwhile: a round that needed a core to itself would wait for their end, or be run again.
-    monkeypatch.setattr("llm_bench_fixtures.session.setup.Setup.busy_cores", 0)
+    monkeypatch.setattr("llm_bench_fixtures.session.setup.Setup.busy_cores", 0)  # as `unhurried` does
+    monkeypatch.setenv("PYTHONPATH", unhurried.environment()["PYTHONPATH"], prepend=os.pathsep)
     monkeypatch.setenv("MPLCONFIGDIR", str(plot_settings))
     return Bench(pytester, bench_cache, short_corpus)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import BY_NAME, FAMILIES, IS_TRANSFORMERS_5, Family
+from families import BY_NAME, FAMILIES, IS_TRANSFORMERS_5, Family, tried
 from transformers import AutoConfig, LlamaConfig
 
 from llm_bench_fixtures.measure.pass_memory import Running, _live_bytes, _taken, pass_memory, running_of, see_passes
@@ -38,7 +38,6 @@ LLAMA: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
-WITH_ALL_FAMILIES = [family for family in FAMILIES if not family.refused and not family.quantized_by]
 
 
 def seen(name: str, running: Running = FLOAT32) -> tuple[Kept, ...]:
@@ -138,12 +137,7 @@ def predicted(variant: str, source: ModelSource) -> Parts:
     return parts_of(shape, storage, pass_memory(source.load_config(), running, source.trust_remote_code))
 
 
-def slow_or_not(family: Family) -> Any:
-    marks = [pytest.mark.nightly("takes half a minute")] if family.name == "recurrent_gemma" else []
-    return pytest.param(family, id=family.name, marks=marks)
-
-
-@pytest.mark.parametrize("family", [slow_or_not(family) for family in WITH_ALL_FAMILIES])
+@pytest.mark.parametrize("family", [tried(one) for one in FAMILIES if not one.refused and not one.quantized_by])
 def test_a_family_keeps_what_was_foreseen(
     family: Family, make_request: Callable[..., LoadRequest], tmp_path: Path
 ) -> None:

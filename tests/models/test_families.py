@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, PICKLE, Family, Keeps
+from families import FAMILIES, PICKLE, Family, Keeps, tried
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
@@ -28,7 +28,7 @@ NEW_TOKENS = 3
 FINE = {EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE, EquivalenceVerdict.NOT_SUPPORTED}
 
 
-@pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
+@pytest.fixture(params=map(tried, FAMILIES))
 def family(request: pytest.FixtureRequest) -> Family:
     found: Family = request.param
     return found

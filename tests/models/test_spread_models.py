@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import FAMILIES, IS_TRANSFORMERS_5, Family, pickle_weights
+from families import FAMILIES, IS_TRANSFORMERS_5, Family, pickle_weights, tried
 from small_models import small_config, write_model
 from torch import nn
 from transformers import GPT2LMHeadModel
@@ -184,12 +184,7 @@ def test_what_is_fetched_is_let_go(make_spread: MakeRequest) -> None:
     assert sum(weight.nbytes for weight in module.parameters() if weight.is_meta) == 2 * LAYER_BYTES
 
 
-ALWAYS = ("llama", "mamba", "qwen3_next")
-FAMILIES_TRIED = [
-    pytest.param(one, id=one.name, marks=[] if one.name in ALWAYS else pytest.mark.nightly("some 40 families"))
-    for one in FAMILIES
-    if not (one.refused or one.quantized_by or one.pickled)
-]
+FAMILIES_TRIED = [tried(one) for one in FAMILIES if not (one.refused or one.quantized_by or one.pickled)]
 
 
 @pytest.mark.parametrize("family", FAMILIES_TRIED)

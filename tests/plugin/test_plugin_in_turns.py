@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+import unhurried
 from toy_engine import FILES, SIZES, SUITE
 from waiting import wait_until
 
@@ -78,9 +78,9 @@ def done(tmp_path_factory: pytest.TempPathFactory, bench_cache: Path, short_corp
         "--benchmark-json=out.json",
     )
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", *SHORT, *options],
+        [sys.executable, "-m", "pytest", *unhurried.OPTIONS, *SHORT, *options],
         cwd=folder,
-        env={**os.environ, MARK: mark},
+        env={**unhurried.environment(), MARK: mark},
         capture_output=True,
         text=True,
         timeout=3600,

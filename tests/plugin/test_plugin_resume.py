@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import unhurried
 from run_factory import make_record, make_run
 from toy_engine import FILES
 
@@ -98,7 +99,7 @@ class Toys:
             patch.setattr(RunBuilder, "usual_s", lambda *_: 0.0)  # the toys are as fast: scored in their own order
             options = (*self.bench.in_turns, *given, "--import-mode=prepend", *options)
             if killed:
-                return self.bench.pytester.runpytest_subprocess(*options)
+                return self.bench.pytester.runpytest_subprocess(*unhurried.OPTIONS, *options)
             return self.bench.run_with(*options, no_reraise_ctrlc=True)
 
     def lines(self, name: str) -> list[str]:
