@@ -18,7 +18,7 @@ from typing import Any
 
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
-EXTENSIONS = {"ignore_eos", "min_tokens", "return_token_ids", "timings_per_token", "cache_prompt", "cache_salt"}
+EXTENSIONS = {"ignore_eos", "return_token_ids", "timings_per_token", "cache_prompt", "cache_salt"}
 QUOTED = 300  # characters of what a server says that a reason holds
 LIKELY, UNLIKELY = -0.5, -2.0  # log-likelihoods of the token that follows, and of any other
 CONTEXT = 512  # tokens
@@ -207,7 +207,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         ids, prompt_tokens = self.counting.prompt_of(body)
         number = body["max_tokens"]
-        if self.manner.ends_after is not None and "min_tokens" not in body:
+        if self.manner.ends_after is not None and "ignore_eos" not in body:
             number = min(number, self.manner.ends_after)
         new = [(ids[-1] + 1 + step) % 4000 for step in range(number)]
         self.begin("text/event-stream")

@@ -218,6 +218,15 @@ def test_standard_prompts_are_their_texts(prompts: Prompts) -> None:
     assert prompts.decode(prompts.standard[0]) == "The capital of France is"
 
 
+def test_the_token_that_ends_a_text_is_shown_where_that_is_asked(prompts: Prompts) -> None:
+    hello = prompts.encode("Hello")
+    end = "<|endoftext|>"
+    assert (prompts.decode((*hello, 0)), prompts.decode((*hello, 0), skip_special_tokens=False)) == (
+        "Hello",
+        f"Hello{end}",
+    )
+
+
 def test_an_empty_text_is_the_start_token(prompts: Prompts, tiny_source: ModelSource) -> None:
     assert prompts.encode("") == (tiny_source.load_tokenizer().bos_token_id,)
 

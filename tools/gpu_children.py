@@ -118,7 +118,9 @@ def _generate_s(model: Any, ids: Any, new_tokens: int, device: str) -> float:
     """Median seconds of transformers' own loop, by the host's clock and with nothing called for each token."""
     import torch
 
-    more = {"min_new_tokens": new_tokens, "max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0}
+    from llm_bench_fixtures.models.transformers import NO_TOKEN
+
+    more = {"eos_token_id": NO_TOKEN, "max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0}
     mask = torch.ones_like(ids)
     times = [_timed(lambda: model.generate(ids, attention_mask=mask, **more), device) for _ in range(1 + REPEATS)]
     return statistics.median(times[1:])

@@ -153,7 +153,7 @@ def ctranslate2_loop(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnCl
     (result,) = model.engine.generate_batch(
         [[str(token) for token in prompt]],
         max_length=new_tokens,
-        end_token=[model.tokenizer.eos_token_id],
+        end_token=[],
         include_prompt_in_result=False,
         callback=take,
     )

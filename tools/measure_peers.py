@@ -65,6 +65,8 @@ def measure_bare(model: str, rounds: int) -> Times:
     import torch
     from transformers import AutoModelForCausalLM
 
+    from llm_bench_fixtures.models.transformers import NO_TOKEN
+
     module = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
     ids = torch.randint(0, module.config.vocab_size, (1, PROMPT_TOKENS))
     mask = torch.ones_like(ids)
@@ -77,7 +79,7 @@ def measure_bare(model: str, rounds: int) -> Times:
                 module.generate(
                     ids,
                     attention_mask=mask,
-                    min_new_tokens=new_tokens,
+                    eos_token_id=NO_TOKEN,
                     max_new_tokens=new_tokens,
                     do_sample=False,
                     pad_token_id=module.config.eos_token_id,

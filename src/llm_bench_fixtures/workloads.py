@@ -274,7 +274,7 @@ class Tokenizer(Protocol):
 
     bos_token_id: int | None
     eos_token_id: int | None
-    """The token that ends a text. `generate` goes on after it. None: no token does."""
+    """The token that ends a text; None where there is none. `generate` goes on after it."""
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
         """`input_ids`: the text's ids, in a list.
@@ -325,8 +325,8 @@ class Prompts:
                 return (start,)
         raise InvalidSetting("an empty prompt needs a start token, and this tokenizer has none")
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def exact(self, tokens: int, start: int = 0) -> TokenIds:
         """A prompt of exactly that many tokens, from position `start` of the text, which is repeated as needed.

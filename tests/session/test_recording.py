@@ -29,7 +29,11 @@ ROUND = Round(
 )
 
 
-def recorded(measured: Measured, *, decode: Any = str, is_remote: bool = False, **given: Any) -> Record:
+def with_ends(ids: object, *, skip_special_tokens: bool) -> str:
+    return "" if skip_special_tokens else str(ids)
+
+
+def recorded(measured: Measured, *, decode: Any = with_ends, is_remote: bool = False, **given: Any) -> Record:
     session: Any = SimpleNamespace(reference=KeptReference("fp32"))
     model: Any = SimpleNamespace(facts=SimpleNamespace(is_remote=is_remote), variant=FP32)
     prompts: Any = SimpleNamespace(decode=decode)
@@ -61,7 +65,7 @@ def test_what_was_not_timed_has_its_texts_and_says_why() -> None:
 
 
 def test_a_tokenizer_that_fails_costs_the_texts_alone() -> None:
-    def fail(ids: object) -> str:
+    def fail(ids: object, *, skip_special_tokens: bool) -> str:
         raise TokenizerFailed("it took over 10 s")
 
     record = recorded(Measured(None, (ROUND,)), decode=fail)

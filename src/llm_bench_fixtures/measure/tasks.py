@@ -92,8 +92,8 @@ def rolling_log_likelihoods(model: Model, texts: Sequence[str]) -> list[float]:
 
 
 def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
-    """The greedy continuation of each prompt. Raises WorkloadUnsupported for a model whose logits nobody sees: it
-    doesn't tell where it would end a text."""
+    """The greedy continuation of each prompt. Raises WorkloadUnsupported for a server, which may put another token in
+    the place of the one that ends a text."""
     if isinstance(model, ScoresTokens):
         raise WorkloadUnsupported("it doesn't tell where it would end a text")
     texts = []
@@ -186,12 +186,12 @@ def _continue(model: Model, asked: Continuation) -> str:
         raise WorkloadUnsupported(
             f"{asked.most_tokens} new tokens are asked for, and the model's context is {model.facts.context_length}"
         )
-    prompt, text = _encode(model, asked.prompt)[-room:], ""
+    prompt, text, end = _encode(model, asked.prompt)[-room:], "", model.tokenizer.eos_token_id
     made: TokenIds = ()
     while len(made) < asked.most_tokens:
         new = min(max(len(made), FIRST_TOKENS), asked.most_tokens - len(made))
         ids = _generate(model, (*prompt, *made), new)
-        kept = tuple(takewhile(lambda token: token != model.tokenizer.eos_token_id, ids))
+        kept = tuple(takewhile(lambda token: token != end, ids))
         made = (*made, *kept)
         text = model.tokenizer.decode(made, skip_special_tokens=True)
         if len(kept) < new or any(stop in text for stop in asked.stops):

@@ -185,7 +185,7 @@ def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
         disable_compile=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=NO_TOKEN,
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=tokenizer.pad_token_id or 0,  # without one transformers warns at each call
     )
 
 

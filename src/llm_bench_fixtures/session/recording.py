@@ -62,9 +62,9 @@ def record_of(
 
 
 def _decoded(prompts: Prompts, continuations: Sequence[TokenIds]) -> tuple[tuple[str, ...], str]:
-    """The texts of what was generated; where they can't be had, none, and why."""
+    """The texts of what was generated, with the tokens that end a text; where they can't be had, none, and why."""
     try:
-        return tuple(map(prompts.decode, continuations)), ""
+        return tuple(prompts.decode(ids, skip_special_tokens=False) for ids in continuations), ""
     except TokenizerFailed as error:
         return (), f"no texts: {error}"
 

@@ -111,8 +111,10 @@ def test_the_logits_are_those_of_torch_wherever_there_is_padding(
 def test_the_end_of_a_text_ends_nothing(tmp_path: Path, make_request: MakeRequest) -> None:
     source = ModelSource("ending", write_ending_model(tmp_path / "ending"))
     model = load_variant(make_request("ct2-fp32", source)).model
-    output = model.generate(torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.int64), 7, CacheKind.DYNAMIC)
+    prompt, mask = torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.int64)
+    output, logits = model.generate_with_logits(prompt, mask, 7, CacheKind.DYNAMIC)
     assert output.tolist() == [[5, 6, *[0] * 7]]
+    assert logits[0, :, :2].tolist() == [[8.0, 0.0]] * 7
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -191,11 +191,11 @@ def test_what_a_server_is_asked_depends_on_what_it_takes(serve: Serve, connect: 
         run_round(connect(server), workload(20))
     asked = free.generated[-1]
     assert asked["prompt"] == list(range(100, 120))
-    assert (asked["max_tokens"], asked["min_tokens"], asked["ignore_eos"], asked["temperature"]) == (8, 8, True, 0)
+    assert (asked["max_tokens"], asked["ignore_eos"], asked["temperature"]) == (8, True, 0)
     assert asked["cache_prompt"] is False
     assert len({one["cache_salt"] for one in free.generated}) == len(free.generated)
     assert isinstance(strict.generated[-1]["prompt"], str)
-    assert "min_tokens" not in strict.generated[-1]
+    assert "ignore_eos" not in strict.generated[-1]
     assert chat.generated[-1]["messages"][0]["role"] == "user"
 
 

@@ -90,14 +90,14 @@ def test_a_token_that_others_pad_with_is_a_token_in_a_prompt(loaded: Mapping[str
 def test_what_was_published_with_the_model_is_no_setting(
     loaded: Mapping[str, Any], llama: ModelSource, make_request: MakeRequest, tmp_path: Path
 ) -> None:
-    """With a penalty of nine on repetition, no token would come twice; the first one is published as the end of texts,
-    which can't come before the fourth."""
+    """With a penalty of nine on repetition, no token would come twice; and the first one is published as the end of
+    texts."""
     folder = shutil.copytree(build(make_request("ortgenai-fp32", llama), backend.PLAIN).folder, tmp_path / "built")
     path = folder / "genai_config.json"
     config = json.loads(path.read_text("utf-8"))
     config["search"] |= {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "do_sample": True, "num_beams": 2}
-    config["search"]["min_length"] = LONGEST + 3
     texts = generate(loaded["fp32"], padded(PROMPTS[:1]))
+    assert config["model"]["eos_token_id"] == []
     config["model"]["eos_token_id"] = texts[0][LONGEST]
     path.write_text(json.dumps(config), "utf-8")
     end_no_text(folder)

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from small_models import skip_without_onnx, write_ending_model
+from small_models import write_ending_model
 from transformers import CompileConfig, GenerationConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.backends.torch import with_autocast, with_fitting_reference
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
@@ -154,12 +156,12 @@ def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: Transforme
     assert generate(tiny_fp32, prompts.exact(12), 6) == ids[12:]
 
 
-@pytest.mark.parametrize("variant", ["fp32", "ort-fp32"])
+@pytest.mark.parametrize("variant", ["fp32", "ort-fp32", "ov-fp32", "gguf-f32"])
 def test_the_end_of_a_text_ends_nothing(variant: str, tmp_path: Path, make_request: MakeRequest) -> None:
-    if variant != "fp32":
-        skip_without_onnx()
-    source = ModelSource("ending", write_ending_model(tmp_path / "ending"))
-    model = load_variant(make_request(variant, source=source)).model
+    request = make_request(variant, source=ModelSource("ending", write_ending_model(tmp_path / "ending")))
+    if missing := first_missing(find_backend(request.variant.backend).modules):
+        pytest.skip(f"{missing} is not installed")
+    model = load_variant(request).model
     assert model.tokenizer.eos_token_id == 0
     assert generate(model, (5, 6), 7) == [0] * 7
 

@@ -153,7 +153,7 @@ def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Map
         def _load(self) -> Any:
             self.spec = super()._load()
             self.spec.register_vocabulary([str(token) for token in range(self.spec.get_vocabulary_size())])
-            for name in ("unk_token", "bos_token", "eos_token"):  # each call names its own
+            for name in ("unk_token", "bos_token", "eos_token"):  # the converter wants them, and no call uses them
                 setattr(self.spec.config, name, "0")
             return self.spec
 
@@ -176,7 +176,7 @@ def _try(folder: Path, compute_type: str, trial: TextTrial) -> None:
     import torch
 
     generator = open_generator(folder, compute_type)
-    generator.generate_batch([["1", "2"], ["1", "2", "3"]], max_length=2, include_prompt_in_result=False)
+    generator.generate_batch([["1", "2"], ["1", "2", "3"]], max_length=2, end_token=[], include_prompt_in_result=False)
 
     def run(ids: torch.Tensor) -> torch.Tensor:
         return forward(generator, ids, torch.tensor([ids.shape[1]]))

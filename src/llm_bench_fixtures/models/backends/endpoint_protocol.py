@@ -81,7 +81,6 @@ class Form:
             **body,
             "stream_options": {**options, "continuous_usage_stats": True},
             "ignore_eos": True,
-            "min_tokens": new_tokens,
             "return_token_ids": True,
             "timings_per_token": True,
             "cache_prompt": False,

@@ -25,11 +25,14 @@ KL_LIMIT = 0.1  # nats per token, mean over the feeds that are checked
 def recipe(texts: Sequence[str]) -> str:
     """Names the calibration: another text or other counts give another name."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    return f"{PROMPTS} x {PROMPT_TOKENS}+{NEW_TOKENS} tokens of {digest}, KL below {KL_LIMIT}"
+    return f"{PROMPTS} x {PROMPT_TOKENS}+{NEW_TOKENS} endless tokens of {digest}, KL below {KL_LIMIT}"
 
 
 def record_feeds(module: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Feed]:
-    """The inputs of every forward pass of real `generate` calls: each prompt's prefill, then its decode steps."""
+    """The inputs of every forward pass of real `generate` calls: each prompt's prefill, then its decode steps.
+
+    module: prepared by `prepare_for_greedy`, so that no token ends a text.
+    """
     import torch
 
     session = module.session
@@ -38,9 +41,7 @@ def record_feeds(module: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequenc
     try:
         for prompt in _prompts(tokenizer, texts):
             ids = torch.tensor([prompt])
-            module.generate(
-                ids, attention_mask=torch.ones_like(ids), min_new_tokens=NEW_TOKENS, max_new_tokens=NEW_TOKENS
-            )
+            module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS)
     finally:
         module.session = session
     return recorder.feeds

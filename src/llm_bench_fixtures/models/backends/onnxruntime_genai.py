@@ -82,7 +82,6 @@ GREEDY = {
     "num_return_sequences": 1,
     "repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
-    "min_length": 0,
 }
 """Search options, in place of those published with the model."""
 
@@ -196,7 +195,7 @@ def _try(request: LoadRequest, folder: Path, trial: TextTrial | None) -> None:
 
 
 def end_no_text(folder: Path) -> None:
-    """Have the engine go on after any token. What is overlaid later is only added to the tokens in this file."""
+    """Let no token end a text. The file itself is changed, because an overlay can only add tokens to its list."""
     path = folder / "genai_config.json"
     config = json.loads(path.read_text("utf-8"))
     config["model"]["eos_token_id"] = []

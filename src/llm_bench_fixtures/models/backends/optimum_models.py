@@ -62,7 +62,7 @@ def try_generating(module: Any, tokenizer: Tokenizer, device: str = "cpu") -> No
 
     prepare_for_greedy(module, tokenizer)
     ids = torch.ones(2, 3, dtype=torch.int64, device=device)
-    module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
+    module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2)
 
 
 class HoardingModel(TransformersModel):
