@@ -195,7 +195,7 @@ def bench(
     if "pictures" not in request.fixturenames:
         request.getfixturevalue("without_pictures")
     monkeypatch.setattr("llm_bench_fixtures.session.setup.Setup.busy_cores", 0)  # as `unhurried` does
-    monkeypatch.setenv("PYTHONPATH", unhurried.environment()["PYTHONPATH"], prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", unhurried.environment()["PYTHONPATH"])
     monkeypatch.setenv("MPLCONFIGDIR", str(plot_settings))
     return Bench(pytester, bench_cache, short_corpus)
 

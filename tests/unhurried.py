@@ -1,4 +1,4 @@
-"""A plugin for runs next to other tests, for whose end a round that needs a core to itself would wait."""
+"""A pytest plugin for runs next to other tests: no round waits for a core to itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-# Of pytest, in a process of its own that has `environment`. Importing Hypothesis takes a second.
+# Options for pytest in a process that has `environment`. Importing Hypothesis takes a second.
 OPTIONS = ("-p", "unhurried", "-p", "no:hypothesispytest")
 
 
 def environment() -> Mapping[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    """This process' variables, with the plugin where Python looks for modules."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def pytest_configure() -> None:

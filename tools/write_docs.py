@@ -105,8 +105,11 @@ def public_names() -> Iterator[tuple[str, str]]:
 
 def docstring_of_constant(name: str) -> str:
     """The string literal below its assignment; empty where there is none."""
-    for path in sorted(Path(llm_bench_fixtures.__file__).parent.rglob("*.py")):
-        for assigned, below in pairwise(ast.parse(path.read_text(encoding="utf-8")).body):
+    texts = (
+        path.read_text(encoding="utf-8") for path in sorted(Path(llm_bench_fixtures.__file__).parent.rglob("*.py"))
+    )
+    for text in (one for one in texts if name in one):
+        for assigned, below in pairwise(ast.parse(text).body):
             targets = getattr(assigned, "targets", [getattr(assigned, "target", None)])
             if isinstance(assigned, ast.Assign | ast.AnnAssign) and name in map(ast.unparse, filter(None, targets)):
                 return inspect.cleandoc(literal(below))

@@ -132,7 +132,7 @@ def test_a_signal_ends_the_run_and_what_was_measured_is_kept(
     assert not list(suite.folder.rglob("plots/*"))
 
 
-@pytest.mark.nightly("as Ctrl-C does at each push")
+@pytest.mark.nightly("starts a run of its own, as the test of Ctrl-C does at each push")
 def test_a_terminal_that_is_closed_ends_the_run_and_what_was_measured_is_kept(suite: Suite) -> None:
     """Bug: neither page nor saved run. Nobody reads what is written from then on."""
     import pty

@@ -569,7 +569,7 @@ def run_jobs(url: str, jobs: int) -> tuple[str, str]:
 
 
 @pytest.mark.slow("many processes write a run each")
-@pytest.mark.parametrize("jobs", [20, pytest.param(200, marks=pytest.mark.nightly("two hundred processes"))])
+@pytest.mark.parametrize("jobs", [10, pytest.param(200, marks=pytest.mark.nightly("two hundred processes"))])
 def test_many_jobs_at_once_lose_nothing(url: str, jobs: int) -> None:
     """They find no tables; and PostgreSQL takes a hundred clients at a time."""
     assert run_jobs(url, jobs) == ("", "0")

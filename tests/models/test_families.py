@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, PICKLE, Family, Keeps, tried
+from families import AT_EACH_PUSH, BY_NAME, FAMILIES, PICKLE, Family, Keeps, tried
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
@@ -32,6 +32,10 @@ FINE = {EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE, EquivalenceVerdict.NOT
 def family(request: pytest.FixtureRequest) -> Family:
     found: Family = request.param
     return found
+
+
+def test_the_families_of_each_push_are_of_the_table() -> None:
+    assert AT_EACH_PUSH.keys() <= BY_NAME.keys()
 
 
 def test_a_family_is_measured(family: Family, make_request: MakeRequest, tmp_path: Path) -> None:

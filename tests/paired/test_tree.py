@@ -90,7 +90,7 @@ def test_what_a_group_hands_on_helps_its_tests() -> None:
 @pytest.mark.parametrize(
     "runs",
     [
-        pytest.param(600, marks=pytest.mark.slow("hundreds of simulated runs")),
+        pytest.param(200, marks=pytest.mark.slow("hundreds of simulated runs")),
         pytest.param(2000, marks=pytest.mark.nightly("thousands of simulated runs")),
     ],
 )

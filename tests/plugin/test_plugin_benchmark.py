@@ -107,7 +107,7 @@ def test_a_saved_run_can_be_compared_with(own_suite: Bench) -> None:
     second = own_suite.run_forked("--benchmark-compare")
     assert second.ret == 0
     second.stdout.fnmatch_lines_random(["*test_mine[[]fp32[]] (0001_*", "*test_mine[[]fp32[]] (NOW)*"])
-    second.stdout.fnmatch_lines(["Nothing *changed*, compared with*"])
+    second.stdout.fnmatch_lines(["Nothing *changed*, compared with*"])  # but times, maybe, which fail no gate
     report = own_suite.pytester.path / "llm-bench-report"
     assert "compared with 0001_" in (report / "report.md").read_text(encoding="utf-8")
     assert 'id="changes"' in (report / "report.html").read_text(encoding="utf-8")

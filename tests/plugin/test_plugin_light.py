@@ -93,8 +93,8 @@ def test_the_libraries_say_nothing(bench: Bench) -> None:
             llm_prompts.encode("Hello there. " * 2000)
         """
     )
-    result = bench.run_apart("--llm-variants", "fp32,bf16,bnb-int8")
+    result = bench.run_apart("--llm-variants", "fp32,bnb-int8")
     assert result.ret == 0
-    result.assert_outcomes(passed=13)
+    result.assert_outcomes(passed=9)
     assert "warning" not in result.stdout.str().lower()
     assert result.stderr.str().strip() == ""
