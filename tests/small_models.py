@@ -46,7 +46,7 @@ def write_model(folder: Path, **changes: Any) -> Path:
 def write_ending_model(folder: Path) -> Path:
     """A folder with a model that takes the end of a text, token 0, for the likeliest everywhere: all weights are zero
     but the last bias and that token's row, so its logit is 8 and every other one 0."""
-    model = GPT2LMHeadModel(small_config())
+    model = GPT2LMHeadModel(small_config(n_positions=128))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()

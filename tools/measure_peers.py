@@ -128,6 +128,7 @@ def measure_optimum(model: str, rounds: int, launcher: Any) -> Times:
         duration=0,
         warmup_runs=WARMUP_ROUNDS,
         input_shapes={"batch_size": 1, "sequence_length": PROMPT_TOKENS},
+        # as optimum-benchmark does by itself
         generate_kwargs={"max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS},
     )
     backend = PyTorchConfig(

@@ -126,7 +126,7 @@ class Server:
     ("write", "why"),
     [
         (ending, "doesn't tell whether a text is the likeliest one"),
-        (writing, "doesn't tell where it would end a text"),
+        (writing, "may put another token in the place of the one that ends"),
         (choosing, ""),
         (reading, ""),
     ],

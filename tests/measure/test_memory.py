@@ -175,11 +175,17 @@ def test_mappings_are_read_again_once_more_pages_of_files_are_resident(
     monkeypatch.setattr(process_memory, "STATUS", tmp_path / "status")
     monkeypatch.setattr(process_memory, "MAPPINGS", tmp_path / "smaps")
     found = []
-    for files, library in ((100, 40), (100, 60), (120, 60)):
-        (tmp_path / "status").write_text(f"RssFile:\t{files} kB\n")
+    for files, library in (
+        ("RssFile: 100 kB", 40),
+        ("RssFile: 100 kB", 60),
+        ("RssFile: 120 kB", 60),
+        ("", 70),
+        ("", 80),
+    ):
+        (tmp_path / "status").write_text(f"{files}\n")
         (tmp_path / "smaps").write_text(f"1-2 r-xp 0 08:01 7 /lib/a.so\nRss: {library} kB\nAnonymous: 0 kB\n")
         found.append(process_memory.library_bytes())
-    assert found == [40 * 1024, 40 * 1024, 60 * 1024]
+    assert found == [size * 1024 for size in (40, 40, 60, 70, 80)]
 
 
 def test_a_rise_is_never_negative() -> None:

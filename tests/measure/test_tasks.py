@@ -120,7 +120,7 @@ def test_a_server_does_not_tell_which_token_is_the_likeliest(cpu: Device) -> Non
     assert log_likelihoods(server, [("a", "bc")]) == [(-2.0, None)]
     log_likelihoods(server, [("a" * 20, "b")])
     assert server.rows == [16]  # it reads the last token, too
-    with pytest.raises(WorkloadUnsupported, match="doesn't tell where it would end a text"):
+    with pytest.raises(WorkloadUnsupported, match="may put another token in the place of the one that ends"):
         continuations(server, [Continuation("a", (), 4)])
 
 

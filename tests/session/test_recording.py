@@ -29,11 +29,11 @@ ROUND = Round(
 )
 
 
-def with_ends(ids: object, *, skip_special_tokens: bool) -> str:
-    return "" if skip_special_tokens else str(ids)
+def text_of(ids: object, *, skip_special_tokens: bool) -> str:
+    return f"{ids}{' without special ones' if skip_special_tokens else ''}"
 
 
-def recorded(measured: Measured, *, decode: Any = with_ends, is_remote: bool = False, **given: Any) -> Record:
+def recorded(measured: Measured, *, decode: Any = text_of, is_remote: bool = False, **given: Any) -> Record:
     session: Any = SimpleNamespace(reference=KeptReference("fp32"))
     model: Any = SimpleNamespace(facts=SimpleNamespace(is_remote=is_remote), variant=FP32)
     prompts: Any = SimpleNamespace(decode=decode)
@@ -56,6 +56,11 @@ def test_a_record_holds_its_rounds_batches_and_texts() -> None:
 
 def test_a_server_has_the_energy_of_another_machine() -> None:
     assert recorded(Measured(None, (ROUND,)), is_remote=True).energy_j == ()
+
+
+def test_a_servers_special_tokens_may_be_a_filling_and_are_not_shown() -> None:
+    record = recorded(Measured(None, (ROUND,)), is_remote=True)
+    assert record.outputs == ("(7, 8) without special ones", "(9, 10) without special ones")
 
 
 def test_what_was_not_timed_has_its_texts_and_says_why() -> None:

@@ -95,7 +95,7 @@ def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
     """The greedy continuation of each prompt. Raises WorkloadUnsupported for a server, which may put another token in
     the place of the one that ends a text."""
     if isinstance(model, ScoresTokens):
-        raise WorkloadUnsupported("it doesn't tell where it would end a text")
+        raise WorkloadUnsupported("a server may put another token in the place of the one that ends a text")
     texts = []
     for done, one in enumerate(asked, 1):
         texts.append(_continue(model, one))

@@ -128,9 +128,9 @@ def library_bytes() -> int | None:
 
 
 @lru_cache(maxsize=1)
-def _library_bytes(_: int | None, mappings: Path) -> int | None:
-    """The first one: resident bytes of all files' pages. While they stay the same, mappings aren't read again, which
-    takes 20 to 40 ms."""
+def _library_bytes(_file_bytes: int | None, mappings: Path) -> int | None:
+    """Read the mappings, which takes 20 to 40 ms, unless the resident bytes of all files' pages are those of the last
+    call. The kernel counts these to within some pages."""
     pages: Counter[str] = Counter()
     libraries: set[str] = set()
     file = ""

@@ -37,7 +37,7 @@ def record_of(
     keeps_texts: whether what was generated is in the record."""
     timed, observation, is_remote = measured.rounds, measured.observation, model.facts.is_remote
     continuations = timed[-1].continuations if timed else continuations
-    outputs, unread = _decoded(prompts, continuations if keeps_texts else ())
+    outputs, unread = _decoded(prompts, continuations if keeps_texts else (), is_remote)
     return replace(
         blank,
         status=Status.MEASURED if timed else Status.NOT_MEASURED,
@@ -61,10 +61,11 @@ def record_of(
     )
 
 
-def _decoded(prompts: Prompts, continuations: Sequence[TokenIds]) -> tuple[tuple[str, ...], str]:
-    """The texts of what was generated, with the tokens that end a text; where they can't be had, none, and why."""
+def _decoded(prompts: Prompts, continuations: Sequence[TokenIds], is_remote: bool) -> tuple[tuple[str, ...], str]:
+    """The texts of what was generated, with special tokens, such as one that ends a text; where they can't be had,
+    none, and why. is_remote: whether a server did it, whose special tokens may be a filling."""
     try:
-        return tuple(prompts.decode(ids, skip_special_tokens=False) for ids in continuations), ""
+        return tuple(prompts.decode(ids, skip_special_tokens=is_remote) for ids in continuations), ""
     except TokenizerFailed as error:
         return (), f"no texts: {error}"
 

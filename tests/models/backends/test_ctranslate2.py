@@ -108,7 +108,7 @@ def test_the_logits_are_those_of_torch_wherever_there_is_padding(
         assert torch.allclose(actual[there], expected[there], atol=1e-3)
 
 
-def test_the_end_of_a_text_ends_nothing(tmp_path: Path, make_request: MakeRequest) -> None:
+def test_logits_are_shown_of_the_token_that_ends_a_text_too(tmp_path: Path, make_request: MakeRequest) -> None:
     source = ModelSource("ending", write_ending_model(tmp_path / "ending"))
     model = load_variant(make_request("ct2-fp32", source)).model
     prompt, mask = torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.int64)

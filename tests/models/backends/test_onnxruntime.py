@@ -19,7 +19,7 @@ pytest.importorskip("onnxruntime")
 
 import onnxruntime
 from families import BY_NAME
-from small_models import lacking_onnx
+from small_models import lacking_onnx, write_ending_model
 
 from llm_bench_fixtures.errors import BackendUnavailable, NoRoom, OutOfMemory, QualityCollapsed
 from llm_bench_fixtures.measure.quality import Score
@@ -33,6 +33,7 @@ from llm_bench_fixtures.models.backends import onnxruntime as backend
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, Prompts, Side, Workload, pad_batch, read_corpus
@@ -64,6 +65,15 @@ def feeds(loaded: Mapping[str, TransformersModel]) -> list[calibration.Feed]:
         patch.setattr(calibration, "PROMPTS", 2)
         patch.setattr(calibration, "NEW_TOKENS", 3)
         return calibration.record_feeds(model.module, model.tokenizer, read_corpus(CALIBRATION_FOLDER).texts)
+
+
+def test_calibration_goes_on_after_the_end_of_a_text(tmp_path: Path, make_request: MakeRequest) -> None:
+    """The model takes token 0, which ends its texts, for the likeliest everywhere."""
+    source = ModelSource("ending", write_ending_model(tmp_path / "ending"))
+    model = load_variant(make_request("ort-fp32", source)).model
+    model.module.generation_config.eos_token_id = 0
+    feeds = calibration.record_feeds(model.module, model.tokenizer, ["The end of it. " * 99])
+    assert len(feeds) == calibration.PROMPTS * calibration.NEW_TOKENS
 
 
 @pytest.mark.parametrize(("policy", "is_told"), [("passive", True), ("active", False)])

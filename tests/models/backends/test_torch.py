@@ -156,7 +156,7 @@ def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: Transforme
     assert generate(tiny_fp32, prompts.exact(12), 6) == ids[12:]
 
 
-@pytest.mark.parametrize("variant", ["fp32", "ort-fp32", "ov-fp32", "gguf-f32"])
+@pytest.mark.parametrize("variant", ["fp32", "ort-fp32", "ov-fp32", "ct2-fp32", "gguf-f32"])
 def test_the_end_of_a_text_ends_nothing(variant: str, tmp_path: Path, make_request: MakeRequest) -> None:
     request = make_request(variant, source=ModelSource("ending", write_ending_model(tmp_path / "ending")))
     if missing := first_missing(find_backend(request.variant.backend).modules):

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import QualityCollapsed
+from llm_bench_fixtures.models.transformers import prepare_for_greedy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,16 +26,16 @@ KL_LIMIT = 0.1  # nats per token, mean over the feeds that are checked
 def recipe(texts: Sequence[str]) -> str:
     """Names the calibration: another text or other counts give another name."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    return f"{PROMPTS} x {PROMPT_TOKENS}+{NEW_TOKENS} endless tokens of {digest}, KL below {KL_LIMIT}"
+    return (
+        f"{PROMPTS} x {PROMPT_TOKENS}+{NEW_TOKENS} tokens, none of which ends a text, of {digest}, KL below {KL_LIMIT}"
+    )
 
 
 def record_feeds(module: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Feed]:
-    """The inputs of every forward pass of real `generate` calls: each prompt's prefill, then its decode steps.
-
-    module: prepared by `prepare_for_greedy`, so that no token ends a text.
-    """
+    """The inputs of every forward pass of real `generate` calls: each prompt's prefill, then its decode steps."""
     import torch
 
+    prepare_for_greedy(module, tokenizer)
     session = module.session
     recorder = _Recorder(session)
     module.session = recorder

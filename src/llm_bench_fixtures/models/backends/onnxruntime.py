@@ -232,7 +232,6 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
         with request.progress.activity(Phase.CALIBRATING, f"calibrating {name} on generated text"):
             float_model = open_model(exported.folder, request.device)
             tokenizer = request.source.load_tokenizer()
-            prepare_for_greedy(float_model, tokenizer)
             feeds = calibration.record_feeds(float_model, tokenizer, texts)
             ranges = calibration.tensor_ranges(only_graph(exported.folder), feeds, folder, STATIC_OPERATORS)
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
