@@ -32,6 +32,7 @@ from llm_bench_fixtures.models.transformers import TransformersModel, source_fac
 from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.processes import launch
+from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session.loader import MEASURING
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus
@@ -45,6 +46,12 @@ hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health
 hypothesis_settings.load_profile("unhurried")
 
 FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: each waits a fifth of its time for processes that its tests start."""
+    return usable_cores() + 1
 
 
 class FakeClock:

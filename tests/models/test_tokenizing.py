@@ -96,7 +96,7 @@ def test_a_decoder_that_multiplies_costs_the_texts_only(apart: TokenizerApart, m
     monkeypatch.setattr(tokenizing, "MOST_BYTES", 400_000_000)
     prompts = Prompts(apart)
     ids = prompts.encode("x" * 100)
-    texts, reason = _decoded(prompts, (ids,))
+    texts, reason = _decoded(prompts, (ids,), is_remote=False)
     died = "its process, of at most 0.4 GB, was killed by SIGABRT"
     assert (texts, reason) == ((), f"no texts: the tokenizer of stranger failed: {died}")
     assert prompts.encode("x" * 100) == ids
