@@ -10,11 +10,19 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import share_blocks
+from llm_bench_fixtures.statistics.shrinkage import (
+    NO_PRIOR,
+    VarianceEstimate,
+    estimate_prior,
+    estimate_variance,
+    shrink,
+)
+from llm_bench_fixtures.statistics.spread import student_half_width
 
 CONFIDENCE = 0.99
 LEAST_ROUNDS = 2
@@ -33,6 +41,8 @@ class NoiseFloor:
     median latencies. If there are fewer than ten pairs, it is at least log(1.15), which is assumed."""
     pairs: int
     """How many pairs of identical work the run has."""
+    round_variance: VarianceEstimate = NO_PRIOR
+    """Variance of the logarithm of one round's latency among those of its record, as all records suggest it."""
 
     @property
     def percent(self) -> float:
@@ -52,12 +62,15 @@ def noise_floor(run: Run) -> NoiseFloor:
     pairs = (pair for records in alike.values() for pair in combinations(records[:MOST_ALIKE], 2))
     differences = sorted(abs(math.log(a_s / b_s)) for (a_s, a), (b_s, b) in pairs if not share_blocks(a, b))
     found = differences[math.ceil(0.95 * len(differences)) - 1] if differences else 0.0
-    return NoiseFloor(found if len(differences) >= ENOUGH_PAIRS else max(found, ASSUMED), len(differences))
+    scatter = [estimate_variance(_logs(one)) for one in run.measured() if len(one.rounds_s) >= LEAST_ROUNDS]
+    floor = found if len(differences) >= ENOUGH_PAIRS else max(found, ASSUMED)
+    return NoiseFloor(floor, len(differences), estimate_prior(scatter))
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How many times as fast one is as another: ratio of the median latencies, and whether that can be claimed."""
+    """How many times as fast one is as another: ratio of the median times per new token, and whether that can be
+    claimed."""
 
     ratio: float
     is_faster: bool
@@ -69,9 +82,13 @@ class Gain:
 
 def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
     """A difference is claimed if Welch's 99 % interval of the difference of the mean log-latencies excludes zero, and
-    the ratio of the medians exceeds the noise floor. With fewer than two rounds on a side, none is claimed."""
-    ratio = over.median_s / of.median_s
-    low, high = _log_interval(of.rounds_s, over.rounds_s)
+    the ratio of the medians exceeds the noise floor. With fewer than two rounds on a side, none is claimed.
+
+    A few rounds say little of how they scatter: their variance is shrunk toward that of all rounds.
+    """
+    more_tokens = of.facts.new_tokens / over.facts.new_tokens if of.workload and over.workload else 1.0
+    ratio = more_tokens * over.median_s / of.median_s
+    low, high = (math.log(more_tokens) + bound for bound in _log_interval(of, over, floor.round_variance))
     is_beyond = abs(math.log(ratio)) > floor.log_ratio
     return Gain(
         ratio,
@@ -81,18 +98,31 @@ def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
     )
 
 
-def _log_interval(of: Sequence[float], over: Sequence[float]) -> tuple[float, float]:
-    fewest = min(len(of), len(over))
+def _log_interval(of: Record, over: Record, expected: VarianceEstimate) -> tuple[float, float]:
+    """Interval of the log of the latencies' ratio. expected: variance of the log of a round."""
+    fewest = min(len(of.rounds_s), len(over.rounds_s))
     if fewest < LEAST_ROUNDS:
         return -math.inf, math.inf
-    from scipy import stats
-
-    logs = [[math.log(seconds) for seconds in rounds] for rounds in (over, of)]
-    if all(statistics.pvariance(values) == 0 for values in logs):
-        difference = logs[0][0] - logs[1][0]
+    difference = statistics.fmean(_logs(over)) - statistics.fmean(_logs(of))
+    variance = _variance_of_difference(of, over, expected)
+    if not variance.variance:
         return (difference, difference) if fewest >= LEAST_EQUAL_ROUNDS else (-math.inf, math.inf)
-    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
-    return float(interval.low), float(interval.high)
+    margin = student_half_width(math.sqrt(variance.variance), variance.freedom, CONFIDENCE)
+    return difference - margin, difference + margin
+
+
+def _variance_of_difference(of: Record, over: Record, expected: VarianceEstimate) -> VarianceEstimate:
+    """Variance of the difference of the mean logs. Both sides' own is shrunk at once, so that what is borrowed counts
+    once."""
+    sizes = [len(one.rounds_s) for one in (of, over)]
+    own = [estimate_variance(_logs(one)) for one in (of, over)]
+    of_means = [replace(one, variance=one.variance / size) for one, size in zip(own, sizes, strict=True)]
+    prior = replace(expected, variance=expected.variance * sum(1 / size for size in sizes))
+    return shrink(of_means[0].plus(of_means[1]), prior)
+
+
+def _logs(record: Record) -> list[float]:
+    return [math.log(seconds) for seconds in record.rounds_s]
 
 
 def probe_medians_s(probe_s: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

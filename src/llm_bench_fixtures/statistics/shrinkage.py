@@ -17,6 +17,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.statistics.spread import variance
+
 LEAST_COMPARISONS = 3  # to tell how alike their variances are
 LEAST_VARIANCE = 1e-12  # below it nothing is told: pairs that agree to a millionth agree by the ticks of their clock
 MOST_HALF_FREEDOM, LEAST_HALF_FREEDOM = 1e6, 1e-6  # bounds of half the prior's degrees of freedom
@@ -40,7 +42,7 @@ NO_PRIOR = VarianceEstimate(0.0, 0.0)
 
 def estimate_variance(values: Sequence[float]) -> VarianceEstimate:
     """values: two or more."""
-    return VarianceEstimate(statistics.variance(values), len(values) - 1)
+    return VarianceEstimate(variance(values), len(values) - 1)
 
 
 def shrink(own: VarianceEstimate, prior: VarianceEstimate, most_borrowed: float = math.inf) -> VarianceEstimate:
