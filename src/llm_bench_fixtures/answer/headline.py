@@ -56,7 +56,7 @@ def headline_of(run: Run) -> Headline:
     return Headline(
         common,
         {name: tuple(case[name] for case in pooled) for name in common},
-        _ordered(run, _largest_batch(batches or _of_same_prompts(records), by_digest)),
+        _ordered(run, _largest_batch(batches or [one for one in records if one.scenario == BATCHES], by_digest)),
         _ordered(run, _elsewhere(records, by_digest, common)),
     )
 
@@ -126,13 +126,6 @@ def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
     """Whether each speed-up over the reference is one of blocks; medians from different minutes aren't pooled."""
     others = [record for case in cases for name, record in case.items() if name != reference]
     return bool(others) and all(record_log_ratio(record) is not None for record in others)
-
-
-def _of_same_prompts(records: Sequence[Record]) -> list[Record]:
-    """Records of batches that ran the most common set of prompts."""
-    batches = [one for one in records if one.scenario == BATCHES]
-    prompts = Counter(one.facts.prompts_digest for one in batches).most_common(1)
-    return [one for one in batches if one.facts.prompts_digest == prompts[0][0]]
 
 
 def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:

@@ -68,14 +68,6 @@ def llm_corpus(llm_session: BenchSession) -> Corpus:
 
 
 @pytest.fixture(scope="session")
-def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
-    """All values of --llm-batch-sizes; `llm_batch_size` is one of them."""
-    from llm_bench_fixtures.plugin.stash import settings_of
-
-    return settings_of(request.config).batch_sizes
-
-
-@pytest.fixture(scope="session")
 def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> ModelHandle:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
     from llm_bench_fixtures.plugin.outcomes import as_outcomes

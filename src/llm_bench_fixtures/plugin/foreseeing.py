@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.forecast import Shape
     from llm_bench_fixtures.workloads import Padding, Workload
 
-LEAST_PROMPTS = 8  # prompts of a case that sweeps batch sizes
+LEAST_PROMPTS = 4  # prompts of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # tokens of a prompt that can't be told before its test runs
 TOKEN_CHARACTERS = 4
 PADDED_PROMPTS = 4
@@ -136,8 +136,8 @@ def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
     if "llm_prompt_length" in given:
         return Shape(given["llm_prompt_length"], new_tokens)
     if "llm_batch_size" in given:
-        prompts = max(LEAST_PROMPTS, *settings.batch_sizes)
-        return Shape.of(_varied(prompts, new_tokens, given["llm_batch_size"]))
+        size = given["llm_batch_size"]
+        return Shape.of(_varied(max(LEAST_PROMPTS, size), new_tokens, size))
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
         return Shape(max(min(context - new_tokens, LONGEST_TOKENS), 1), new_tokens)

@@ -19,7 +19,6 @@ from llm_bench_fixtures.options.table import GONE, OPTIONS, PAIR_SOCKET, RENAMED
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     SWEEPS,
-    llm_batch_sizes,
     llm_benchmark,
     llm_corpus,
     llm_device,
