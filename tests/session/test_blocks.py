@@ -267,6 +267,15 @@ def test_short_rounds_are_run_several_in_a_row(rounds: int, round_s: float, in_a
     assert counts(table) == {"fp32": rounds, "bf16": rounds}
 
 
+def test_no_more_are_in_a_row_than_can_be_enough(table: Table) -> None:
+    """Two, where the answer doesn't go by the case and its time is over by then."""
+    table.add("fp32", 0.1)
+    table.add("bf16", 0.1, 0.1 * math.exp(0.01))
+    table.run(replace(SHORT_OF_TIME, warmup_rounds=2))
+    assert table.model("bf16").in_a_row[1:] == [2]
+    assert counts(table) == {"fp32": 2, "bf16": 2}
+
+
 def test_in_the_warm_up_a_round_is_whole(table: Table) -> None:
     table.add("fp32")
     table.add("bf16")

@@ -37,7 +37,7 @@ FP32, BF16, INT8, SKIPPED = (
 MACHINE = Machine(read_bytes_per_s=1e9, flops_per_s=1e9, copy_bytes_per_s=1e9, hash_bytes_per_s=1e9, call_s=0.0)
 SHAPE = Shape(tokens=64, new_tokens=16)
 COMPILED = next(one for one in CATALOGUE if one.id == "compile-fp32")
-CASE = ExpectedCase("mine", frozenset({"fp32", "bnb-int8"}), SHAPE, share_s=0.0)
+CASE = ExpectedCase("mine", frozenset({"fp32", "bnb-int8"}), SHAPE, share_s=0.0, decides=True)
 
 
 def expected(
@@ -50,6 +50,7 @@ def expected(
     tasks: tuple[HarnessTask, ...] = (),
     loads: Mapping[str, int] | None = None,
     machine: Machine = MACHINE,
+    case: ExpectedCase = CASE,
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: machine)
@@ -57,7 +58,7 @@ def expected(
     setup = Setup(settings, Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, footprint=Footprint(weights, 0))
     setup.tasks = tasks
-    expect_run(setup, Lineup(groups), [CASE], checked, loads=loads)
+    expect_run(setup, Lineup(groups), [case], checked, loads=loads)
     return setup.forecast
 
 
@@ -111,6 +112,25 @@ def test_rounds_are_those_of_a_variants_own_cases(tmp_path: Path, monkeypatch: p
     some_s = one.round_s(replace(SHAPE, new_tokens=10))
     assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(some_s + 5 * one.round_s(SHAPE))
     assert found.expected_s(Work.ROUNDS, "bf16", "mine") == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "options", "fewer"),
+    [
+        (4_339_200, {}, 1),
+        pytest.param(4_339_200, {"rounds": "3"}, 0, id="so many are asked for"),
+        pytest.param(10**9, {}, 0, id="of a large model"),
+    ],
+)
+def test_two_rounds_are_timed_where_the_answer_does_not_go_by_a_case(
+    weights: int, options: dict[str, str], fewer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three, found = (
+        expected(monkeypatch, tmp_path, (FP32,), weights=weights, case=replace(CASE, decides=decides), **options)
+        for decides in (True, False)
+    )
+    saved_s = three.expected_s(Work.ROUNDS, "fp32", "mine") - found.expected_s(Work.ROUNDS, "fp32", "mine")
+    assert saved_s == pytest.approx(fewer * runner("fp32", weights).round_s(SHAPE))
 
 
 def test_three_tokens_warm_a_large_model_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         weight = weight_of(identify(items[0]).scenario, has_own=has_own)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        yield ExpectedCase(name, variants, _shape_of(items[0], settings, session), share_s)
+        yield ExpectedCase(name, variants, _shape_of(items[0], settings, session), share_s, decides=weight > 1)
 
 
 def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:

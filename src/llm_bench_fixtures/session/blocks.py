@@ -383,11 +383,12 @@ class _Blocks:
             entry.failure = error
 
     def _rounds_in_a_row(self) -> int:
-        """Rounds in a block: several where all of them are short, as the last ones of the warm-up show."""
+        """Rounds in a block, of those that can be enough: several where all of them are short, as the last ones of the
+        warm-up show."""
         alive = [entry for entry in self.entries.values() if not entry.failure]
         if self._is_whole or not all(map(_is_short, alive)):
             return 1
-        return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
+        return max(number for number in range(1, MOST_IN_A_ROW + 1) if self._fewest % number == 0)
 
     def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[tuple[Round, ...] | None]:
         """The turns of a block: None after each but the last. Long rounds are warmed up in the first one alone: other

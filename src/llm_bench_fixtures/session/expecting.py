@@ -37,6 +37,7 @@ from llm_bench_fixtures.session.forecast import (
 )
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
 from llm_bench_fixtures.session.samples import FIRST_ITEMS, is_small
+from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
@@ -66,6 +67,8 @@ class ExpectedCase:
     shape: Shape
     share_s: float
     """Seconds that each variant's rounds may take until their intervals are narrow."""
+    decides: bool
+    """Whether the answer goes by it."""
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
@@ -124,7 +127,7 @@ def expect_run(
     """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
     execution modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a
     variant. loads: how often each is loaded; one in all groups stays."""
-    machine, settings = machine_of(setup), setup.settings
+    machine, settings, is_large = machine_of(setup), setup.settings, setup.source.weights >= LARGE_WEIGHTS
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes, further = (0.0, 0, ()) if setup.source.random_weights else _scored(setup)
     per_character = _tokens_per_character(setup) if setup.tasks else 0.0
@@ -153,8 +156,9 @@ def expect_run(
             setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
         for case in cases:
             if variant.id in case.variants:
-                warm_up = _warm_up_of(settings, runner, case.shape, is_large=setup.source.weights >= LARGE_WEIGHTS)
-                timed = (settings.rounds or ROUNDS) * runner.round_of(case.shape)
+                warm_up = _warm_up_of(settings, runner, case.shape, is_large=is_large)
+                usual = ROUNDS if case.decides or is_large else FEWEST_PAIRS
+                timed = (settings.rounds or usual) * runner.round_of(case.shape)
                 share_s = case.share_s if settings.max_noise else 0.0
                 setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
         if variant.id in checked:
