@@ -66,7 +66,7 @@ def test_a_gate_that_fails_costs_its_verdict_alone(own_suite: Bench, monkeypatch
     def decide_run(*_: object) -> None:
         raise RuntimeError("a bug of ours")
 
-    monkeypatch.setattr("llm_bench_fixtures.gate.decision.decide_run", decide_run)
+    monkeypatch.setattr("llm_bench_fixtures.plugin.gating.decide_run", decide_run)
     result = own_suite.run("--llm-gate", "--benchmark-autosave")
     assert result.ret == ExitStatus.NOT_MEASURED
     result.stdout.fnmatch_lines(["fp32 *", "The gate failed: RuntimeError: a bug of ours."])

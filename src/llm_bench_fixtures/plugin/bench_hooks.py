@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures.errors import NotReached, named
+from llm_bench_fixtures.history.saved import fault_of_stored, to_stored
+from llm_bench_fixtures.measure.quality import CorpusScore
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.plugin.finish import claim_report, finish, score_the_rest, settle_status, show_summary
 from llm_bench_fixtures.plugin.foreseeing import foresee
 from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
@@ -60,12 +63,12 @@ from llm_bench_fixtures.plugin.stash import (
     runs_in_turns,
     selected_variants,
 )
+from llm_bench_fixtures.plugin.storage import in_project, keep_with_project, with_branch
+from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.session.scoring import score_variant
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
-
-    from llm_bench_fixtures.measure.quality import CorpusScore
-    from llm_bench_fixtures.models.handle import ModelHandle
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,8 +105,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     leave_out_overhead(config, items)
     if any(variant_of(item) for item in items):
         config.stash[HAS_BENCHMARKS] = True
-        from llm_bench_fixtures.plugin.storage import keep_with_project
-
         keep_with_project(config)
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
         everyone = [variant.id for variant in variants_of(config, items)]
@@ -185,8 +186,6 @@ def pytest_runtest_makereport(
 
 def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """A benchmark that was skipped or failed is a row of the report too, with its reason."""
-    from llm_bench_fixtures.results.record import Status
-
     status = Status.SKIPPED if report.skipped else Status.ERROR
     if _is_unreached(call):
         status = Status.NOT_REACHED
@@ -242,8 +241,6 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
-    from llm_bench_fixtures.session.scoring import score_variant
-
     return score_variant(bench_session(config), model)
 
 
@@ -259,8 +256,6 @@ def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[No
     """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
     if SESSION not in config.stash:
         return (yield)
-    from llm_bench_fixtures.plugin.storage import in_project, with_branch
-
     with in_project(config):
         return with_branch((yield))
 
@@ -269,8 +264,6 @@ def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[No
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
     """Put the run's results into the files that pytest-benchmark writes, so that its storage is the run history."""
     if RUN in config.stash:
-        from llm_bench_fixtures.history.saved import fault_of_stored, to_stored
-
         to_stored(output_json, config.stash[RUN])
         fault = fault_of_stored(output_json)
         if fault:

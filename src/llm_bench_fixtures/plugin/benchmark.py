@@ -10,30 +10,35 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures.errors import MeasuredBefore
+from llm_bench_fixtures.gate.rules import check_marks
+from llm_bench_fixtures.measure.support import check_supported
+from llm_bench_fixtures.measure.timing import Round, run_round
+from llm_bench_fixtures.measure.work import observe
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.loading import translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import counting_as_used, is_timed, name_parameters, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, own_case_of, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
 from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.measured_record import MeasuredRecord, with_metrics
+from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.session.case import Measured
+from llm_bench_fixtures.session.own import OwnCase
+from llm_bench_fixtures.session.recording import record_of
+from llm_bench_fixtures.session.session import BenchSession
+from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.results.measured_record import MeasuredRecord
-    from llm_bench_fixtures.results.record import Record, VariantResult
-    from llm_bench_fixtures.session.case import Measured
-    from llm_bench_fixtures.session.session import BenchSession
-    from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
 
 
 def name_in_table(item: pytest.Item, benchmark: Any) -> None:
     """Have pytest-benchmark show the test among those of its scenario."""
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.session.own import OwnCase
-    from llm_bench_fixtures.workloads import Padding
-
     benchmark.group = benchmark.group or identify(item).scenario
     name_parameters(benchmark, Variant, lambda variant: variant.id)
     for kind in (Padding, OwnCase):
@@ -73,9 +78,6 @@ class LlmBenchmark:
         --llm-new-tokens. batch_size: prompts that run together; default all. padding: default left, to the longest.
         Skips the test where the model can't run the workload (no such cache, or longer than its context).
         """
-        from llm_bench_fixtures.measure.support import check_supported
-        from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
-
         rows = self._encode(prompts)
         given = self._session.settings.new_tokens if new_tokens is None else new_tokens
         lengths = (given,) * len(rows) if isinstance(given, int) else tuple(given)
@@ -102,8 +104,6 @@ class LlmBenchmark:
 
     def _check_marks(self) -> None:
         """Fail a test whose `llm_gate` marker can't be used, before anything is measured."""
-        from llm_bench_fixtures.gate.rules import check_marks
-
         with as_outcomes("llm_gate: "):
             check_marks(identify(self._item).gate, metrics_of(self._item.config))
 
@@ -113,10 +113,6 @@ class LlmBenchmark:
         return tuple(self._prompts.encode(part) if isinstance(part, str) else tuple(part) for part in prompts)  # type: ignore[arg-type]
 
     def _run(self, workload: Workload) -> Record:
-        from llm_bench_fixtures.models.loading import translate_out_of_memory
-        from llm_bench_fixtures.models.quiet import quiet_libraries
-        from llm_bench_fixtures.session.case import Measured
-
         name_in_table(self._item, self._benchmark)
         with counting_as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
@@ -138,9 +134,6 @@ class LlmBenchmark:
 
     def _run_once(self, workload: Workload) -> list[Round]:
         """One round that isn't timed."""
-        from llm_bench_fixtures.measure.timing import run_round
-        from llm_bench_fixtures.progress import Phase
-
         with self._session.progress.counted(Phase.GENERATING):
             if is_timed(self._benchmark):
                 return [self._model.call(run_round, workload)]
@@ -148,17 +141,12 @@ class LlmBenchmark:
 
     def _take_turns(self, workload: Workload, turns: Turns) -> Measured:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
-        from llm_bench_fixtures.measure.work import observe
-        from llm_bench_fixtures.session.case import Measured
-
         observation = self._model.call(observe, workload) if turns.observes else None
         rounds: list[Round] = []
         self._benchmark.pedantic(lambda: rounds.extend(turns.take(self._item.nodeid, self._model, workload)))
         return Measured(observation, tuple(rounds))
 
     def _record(self, workload: Workload, measured: Measured, continuations: Sequence[TokenIds] = ()) -> Record:
-        from llm_bench_fixtures.session.recording import record_of
-
         blank, keeps = identify(self._item), self._session.settings.show_texts or own_case_of(self._item) is None
         of = self._session, blank, self._model, self._prompts, workload, measured, continuations
         return record_of(*of, keeps_texts=keeps)
@@ -179,8 +167,6 @@ class LlmBenchmark:
         return measured
 
     def _with_metrics(self, record: Record) -> MeasuredRecord:
-        from llm_bench_fixtures.results.measured_record import with_metrics
-
         session = self._session
         variant = session.results.variant(record.variant)
 

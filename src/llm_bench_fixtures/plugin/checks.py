@@ -5,21 +5,27 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, WorkloadUnsupported
+from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode, check_equivalence
+from llm_bench_fixtures.measure.open_loop import Request, poisson_times, run_open_loop
+from llm_bench_fixtures.measure.support import check_supported
+from llm_bench_fixtures.measure.timing import instrumentation_ratios
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.loading import translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import skipped
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.equivalence import Equivalence, ExecutionMode
-    from llm_bench_fixtures.measure.open_loop import Request
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.results.load import LoadPoint
-    from llm_bench_fixtures.session.session import BenchSession
-    from llm_bench_fixtures.workloads import Prompts, TokenIds
+from llm_bench_fixtures.progress import Left, Phase
+from llm_bench_fixtures.report.tables.load import invalid_sentence
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.load import LoadPoint
+from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.session import BenchSession
+from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
 
 TTFT_LIMIT_S, TPOT_LIMIT_S = 1.0, 0.1  # limits of a good request, where --llm-need says no other
 
@@ -37,8 +43,6 @@ class LlmEquivalence:
 
         prompts: token ids of each; of unequal lengths, so that a batch of them is padded.
         """
-        from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode
-
         with as_outcomes():
             found = self._compare(tuple(prompts), new_tokens)[ExecutionMode(mode)]
         self._session.results.add_equivalence(self._model.variant.id, found)
@@ -50,12 +54,6 @@ class LlmEquivalence:
 
     def _compare(self, prompts: tuple[TokenIds, ...], new_tokens: int) -> dict[ExecutionMode, Equivalence]:
         """Every mode, once for the same prompts."""
-        from llm_bench_fixtures.measure.equivalence import check_equivalence
-        from llm_bench_fixtures.models.loading import translate_out_of_memory
-        from llm_bench_fixtures.models.quiet import quiet_libraries
-        from llm_bench_fixtures.progress import Phase
-        from llm_bench_fixtures.session.forecast import Work
-
         name = self._model.variant.id
         if (prompts, new_tokens) not in self._found:
             with (
@@ -83,13 +81,6 @@ class LlmOverhead:
 
         pairs: at most; once `budget_s` seconds are spent no more begin.
         """
-        from llm_bench_fixtures.measure.support import check_supported
-        from llm_bench_fixtures.measure.timing import instrumentation_ratios
-        from llm_bench_fixtures.models.loading import translate_out_of_memory
-        from llm_bench_fixtures.models.quiet import quiet_libraries
-        from llm_bench_fixtures.progress import Left, Phase
-        from llm_bench_fixtures.workloads import Workload
-
         workload = Workload((prompt,), self._session.settings.new_tokens, batch_size=1)
         text = "comparing generate with and without its tokens' times"
         with as_outcomes():
@@ -123,10 +114,6 @@ class LlmLoad:
         new_tokens: of each request, default --llm-new-tokens. Warns where this client was too slow for its plan.
         Fails where no request was answered.
         """
-        from llm_bench_fixtures.measure.open_loop import poisson_times
-        from llm_bench_fixtures.report.tables.load import invalid_sentence
-        from llm_bench_fixtures.results.load import LoadPoint
-
         settings, need = self._session.settings, self._session.need
         tokens = settings.new_tokens if new_tokens is None else new_tokens
         with as_outcomes():
@@ -155,11 +142,6 @@ class LlmLoad:
         return point
 
     def _send(self, planned_s: Sequence[float], prompt_tokens: int, new_tokens: int, what: str) -> tuple[Request, ...]:
-        from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
-        from llm_bench_fixtures.measure.open_loop import run_open_loop
-        from llm_bench_fixtures.models.quiet import quiet_libraries
-        from llm_bench_fixtures.progress import Phase
-
         facts, name = self._model.facts, self._model.variant.id
         if prompt_tokens + new_tokens > facts.context_length:
             needed = f"{prompt_tokens} + {new_tokens} tokens"
@@ -175,9 +157,6 @@ class LlmLoad:
 
 def _check_answered(point: LoadPoint) -> None:
     """Raise EndpointFailed where no request was."""
-    from llm_bench_fixtures.errors import EndpointFailed
-    from llm_bench_fixtures.results.formatting import count
-
     if all(one.failure for one in point.requests):
         reason = next(iter(point.failures))
         raise EndpointFailed(f"none of {count(len(point.requests), 'request')} was answered; most: {reason}")

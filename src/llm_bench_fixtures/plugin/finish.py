@@ -20,6 +20,9 @@ from llm_bench_fixtures.errors import (
     reason_of,
 )
 from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.history.storage import UNSENT
 from llm_bench_fixtures.plugin.gating import (
     BASELINE,
     DECISION,
@@ -43,18 +46,23 @@ from llm_bench_fixtures.plugin.stash import (
     selection_of,
     settings_of,
 )
+from llm_bench_fixtures.plugin.storage import runs_folder
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.report.files import Published, publish, publish_so_far
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.judged.changes import Changes
+from llm_bench_fixtures.report.renderers.columns import COLOURS
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.tables.table import Tone
+from llm_bench_fixtures.results.folder import NOTHING, OWN_FILES, claim, held, put_back, release, set_aside, worth_of
+from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.storage import RESULTS_FILE, text_of_run
 from llm_bench_fixtures.text import harmless
+from llm_bench_fixtures.writing import check_writable, reserve, save_or_keep
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
-
-    from llm_bench_fixtures.report.files import Published
-    from llm_bench_fixtures.report.findings import Findings
-    from llm_bench_fixtures.report.judged.changes import Changes
-    from llm_bench_fixtures.report.tables.table import Tone
-    from llm_bench_fixtures.results.record import Run
 
 NOTHING_MEASURED = (
     "llm-bench: no times and no report, because pytest-xdist runs tests in parallel: run the benchmarks without -n"
@@ -75,10 +83,6 @@ def claim_report(session: pytest.Session) -> None:
     config = session.config
     if is_xdist_worker(config) or TURNS in config.stash:
         return
-    from llm_bench_fixtures.results.folder import claim, held, set_aside
-    from llm_bench_fixtures.results.storage import RESULTS_FILE
-    from llm_bench_fixtures.writing import check_writable
-
     settings = settings_of(config)
     summary = settings.of(options.SUMMARY) if is_gated(config) else None
     if summary is not None:
@@ -100,8 +104,6 @@ def claim_report(session: pytest.Session) -> None:
 def _check_history(config: pytest.Config) -> None:
     """Raise for a database that no run can be saved to. One that doesn't answer may do so when the run ends."""
     if url := settings_of(config).history:
-        from llm_bench_fixtures.history.database import Database
-
         try:
             Database(url).check()
         except (MissingLibrary, UnusableHistory) as error:
@@ -129,8 +131,6 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
     write_results(session, interrupted=is_hurried or was_stopped, draws=not is_hurried)
     stash = session.config.stash
     if PUBLISHED not in stash and MADE_FOLDER in stash:
-        from llm_bench_fixtures.results.folder import put_back, release
-
         if stash[MADE_FOLDER]:
             release(settings_of(session.config).report)
         elif stash.get(SET_ASIDE, False):  # else what is set aside there made room for another run's
@@ -144,13 +144,6 @@ def save_to_history(config: pytest.Config) -> None:
     """Save the run to the database of --llm-history. Where that fails, it is kept in a file that can be sent later."""
     if RUN not in config.stash or not config.stash[RUN].measured() or not (url := settings_of(config).history):
         return
-    from llm_bench_fixtures.history.database import Database
-    from llm_bench_fixtures.history.saved import judged_run
-    from llm_bench_fixtures.history.storage import UNSENT
-    from llm_bench_fixtures.plugin.storage import runs_folder
-    from llm_bench_fixtures.results.storage import text_of_run
-    from llm_bench_fixtures.writing import reserve, save_or_keep
-
     run = judged_run(config.stash[RUN])
     try:
         Database(url).save(run)
@@ -180,9 +173,6 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     config = session.config
     if SESSION not in config.stash or not config.stash[SESSION].results.has_variants or TURNS in config.stash:
         return
-    from llm_bench_fixtures.report.files import publish
-    from llm_bench_fixtures.results.folder import NOTHING, worth_of
-
     bench = config.stash[SESSION]
     if bench.deadline.is_over:
         bench.loader.kill()  # the machine is needed for the report
@@ -219,8 +209,6 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
     run = _run_of(session, interrupted=False)
     if not (bench.keeps_report and run.measured()):
         return None
-    from llm_bench_fixtures.report.files import publish_so_far
-
     with bench.progress.activity(Phase.REPORTING, "writing the report so far"):
         return publish_so_far(run, metrics_of(config), bench.settings.report, bench.need, so_far)
 
@@ -258,8 +246,6 @@ def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> N
     width = terminal_width(terminalreporter)
     published = config.stash.get(PUBLISHED, None)
     if published is not None and published.findings is not None:
-        from llm_bench_fixtures.report.renderers.columns import COLOURS
-        from llm_bench_fixtures.report.renderers.terminal import summary_lines
 
         def paint(text: str, tone: Tone) -> str:
             return coloured(terminalreporter, text, COLOURS[tone])
@@ -288,8 +274,6 @@ def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
     """Names what became of a report that was to come: the earlier one that was set aside for it, or none."""
     if SET_ASIDE not in config.stash:
         return ()
-    from llm_bench_fixtures.results.folder import OWN_FILES
-
     report = settings_of(config).report
     if any((report / name).is_file() for name in OWN_FILES):
         return (f"This run wrote no report; the one in {report} is of an earlier run.",)

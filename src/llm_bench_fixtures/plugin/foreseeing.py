@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle, islice
-from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.answer.allocation import weight_of
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.plugin.items import (
     PLAN,
     case_of,
@@ -22,14 +23,11 @@ from llm_bench_fixtures.plugin.items import (
 )
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
 from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
+from llm_bench_fixtures.session.forecast import Shape
 from llm_bench_fixtures.session.plan import Stage, loads_in
 from llm_bench_fixtures.text import harmless
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.session.expecting import ExpectedCase
-    from llm_bench_fixtures.session.forecast import Shape
-    from llm_bench_fixtures.workloads import Padding, Workload
+from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload
 
 LEAST_PROMPTS = 4  # prompts of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # tokens of a prompt that can't be told before its test runs
@@ -41,8 +39,6 @@ CHECKS = "llm_equivalence"  # the fixture of tests that compare execution modes
 def foresee(session: pytest.Session) -> None:
     """Fill the forecast of a run that is planned, and say it. What it fails at costs the forecast alone; where the
     model can't be used, the first test says so."""
-    from llm_bench_fixtures.session.expecting import expect_run
-
     config = session.config
     bench = config.stash[SESSION]
     if bench.loader.lineup is None:
@@ -84,9 +80,6 @@ def _loads(session: pytest.Session) -> Mapping[str, int]:
 
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
-    from llm_bench_fixtures.answer.allocation import weight_of
-    from llm_bench_fixtures.session.expecting import ExpectedCase
-
     settings, bench = settings_of(session.config), session.config.stash[SESSION]
     has_own = bench.setup.own is not None
     cases: dict[str, list[pytest.Item]] = {}
@@ -121,17 +114,12 @@ def _context(session: pytest.Session) -> int:
 
 def _varied(count: int, new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:
     """As `llm_prompts.varied` has so many prompts, without their tokens."""
-    from llm_bench_fixtures.workloads import VARIED_LENGTHS, Padding, Workload
-
     prompts = tuple((0,) * tokens for tokens in islice(cycle(VARIED_LENGTHS), count))
     return Workload(prompts, new_tokens, min(batch_size, count), padding or Padding())
 
 
 def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
     """The size of the test's workload, by its parameters. context: tokens that the model can read."""
-    from llm_bench_fixtures.session.forecast import Shape
-    from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, CacheKind, Padding
-
     given, new_tokens = parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
         return Shape(given["llm_prompt_length"], new_tokens)

@@ -6,12 +6,20 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile, reason_of
 from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
+from llm_bench_fixtures.gate.decision import Decision, decide_run, nothing_measured
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.rules import Rules, check_targets
+from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.history.saved import judged_run, saved_at
+from llm_bench_fixtures.history.storage import RunFolder, Storage
+from llm_bench_fixtures.options.parsers import LoadFormat
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import (
     compare_with,
@@ -31,15 +39,14 @@ from llm_bench_fixtures.plugin.stash import (
     selection_of,
     settings_of,
 )
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.gate.comparison import Comparison
-    from llm_bench_fixtures.gate.decision import Decision
-    from llm_bench_fixtures.gate.rules import Rules
-    from llm_bench_fixtures.history.baseline import Baseline
-    from llm_bench_fixtures.history.storage import Storage
-    from llm_bench_fixtures.report.judged.changes import Changes
-    from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.plugin.storage import project_folder, storage_folder
+from llm_bench_fixtures.reading import refusal
+from llm_bench_fixtures.report.judged.changes import Changes, changes_against
+from llm_bench_fixtures.report.judged.gate import failures, gate_report, github_annotations
+from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
+from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.text import first_few, harmless
+from llm_bench_fixtures.writing import append_text
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 HAS_BENCHMARKS: pytest.StashKey[bool] = pytest.StashKey()  # whether any was collected
@@ -52,8 +59,6 @@ def set_baseline(config: pytest.Config) -> None:
     pytest-benchmark by itself would read every file in the storage. Raises UsageError for a run that was named and
     can't be read, and for a rule on an unknown metric.
     """
-    from llm_bench_fixtures.history.saved import saved_at
-
     rules_of(config)
     try:
         baseline = _find_baseline(config)
@@ -82,18 +87,12 @@ def is_gated(config: pytest.Config) -> bool:
 
 def rules_of(config: pytest.Config) -> Rules:
     """The rules that the options name. Raises UsageError for an unknown metric."""
-    from llm_bench_fixtures.gate.rules import Rules, check_targets
-
     named = settings_of(config).of(options.RULES)
     or_usage_error(lambda: check_targets([rule.target for rule in named], metrics_of(config)))
     return Rules(named)
 
 
 def _find_baseline(config: pytest.Config) -> Baseline:
-    from llm_bench_fixtures.history.baseline import Likeness, find_baseline
-    from llm_bench_fixtures.options.parsers import LoadFormat
-    from llm_bench_fixtures.plugin.storage import project_folder
-
     settings = settings_of(config)
     wanted = settings.of(options.BASELINE) or compared_run(config)
     likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, selection_of(config))
@@ -103,9 +102,6 @@ def _find_baseline(config: pytest.Config) -> Baseline:
 def _storage(config: pytest.Config) -> Storage | None:
     """Where the baseline is: the database, unless --benchmark-compare names a run in the folder; None where no
     run was ever saved. Raises InvalidSetting where it can't be read."""
-    from llm_bench_fixtures.history.database import Database
-    from llm_bench_fixtures.history.storage import RunFolder
-
     url = settings_of(config).history
     if url and not compared_run(config):
         return Database(url)
@@ -115,9 +111,6 @@ def _storage(config: pytest.Config) -> Storage | None:
 
 def _folder(config: pytest.Config) -> Path | None:
     """The folder of the saved runs; None where none was ever saved. Raises InvalidSetting where it can't be read."""
-    from llm_bench_fixtures.plugin.storage import storage_folder
-    from llm_bench_fixtures.reading import refusal
-
     if "://" in storage_option(config).removeprefix("file://"):
         raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
     folder = storage_folder(config)
@@ -128,9 +121,6 @@ def _folder(config: pytest.Config) -> Path | None:
 
 def gate_run(config: pytest.Config, run: Run) -> Run:
     """Keep the decision on the run. Returns the run, marked where it did not pass, so that it is no baseline."""
-    from llm_bench_fixtures.gate.decision import nothing_measured
-    from llm_bench_fixtures.gate.exit_status import ExitStatus
-
     try:
         decision = _decide(config, run)
     except Exception as error:  # a bug of ours, which costs the run its verdict and nothing else
@@ -142,17 +132,12 @@ def gate_run(config: pytest.Config, run: Run) -> Run:
 
 
 def _decide(config: pytest.Config, run: Run) -> Decision:
-    from llm_bench_fixtures.gate.decision import decide_run
-    from llm_bench_fixtures.history.saved import judged_run
-
     allowed = settings_of(config).of(options.MISSING)
     return decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
 
 
 def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
     """Changes of the run against the gate's baseline or the run of --benchmark-compare; None without either."""
-    from llm_bench_fixtures.report.judged.changes import changes_against
-
     comparison = _gated_comparison(config) if DECISION in config.stash else _asked_comparison(config, run)
     if comparison is None:
         return None
@@ -166,9 +151,6 @@ def _gated_comparison(config: pytest.Config) -> Comparison | None:
 def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
     """Comparison with the run of --benchmark-compare. A warning names one that can't be read; this run is reported all
     the same."""
-    from llm_bench_fixtures.gate.comparison import compare_runs
-    from llm_bench_fixtures.history.saved import judged_run
-
     if not is_compared(config):
         return None
     try:
@@ -186,11 +168,6 @@ def finish_gate(session: pytest.Session) -> None:
 
     Where an ini file asks for the gate, a run without benchmarks is not judged.
     """
-    from llm_bench_fixtures.gate.decision import nothing_measured
-    from llm_bench_fixtures.report.judged.gate import gate_report
-    from llm_bench_fixtures.report.judged.renderer import markdown
-    from llm_bench_fixtures.writing import append_text
-
     config = session.config
     decision = config.stash.get(DECISION, None)
     if decision is None:
@@ -219,8 +196,6 @@ def _why_nothing(config: pytest.Config) -> str:
 
 def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
     """Add a failed test case to --junit-xml for each test and variant that regressed, or one for another failure."""
-    from llm_bench_fixtures.report.judged.gate import failures
-
     xml = junit_log(config)
     if xml is None:
         return
@@ -234,10 +209,6 @@ def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
 
 def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
     """The lines of the gate in the terminal summary. On GitHub's runners, annotations follow."""
-    from llm_bench_fixtures.report.judged.gate import gate_report, github_annotations
-    from llm_bench_fixtures.report.judged.renderer import terminal_lines
-    from llm_bench_fixtures.text import first_few, harmless
-
     decision = config.stash[DECISION]
     yield from terminal_lines(gate_report(decision), width, verbose=config.get_verbosity() > 1)
     yield from harmless(first_few([f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over]))

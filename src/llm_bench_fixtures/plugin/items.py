@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
+from llm_bench_fixtures.models.lineup import Lineup
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped, ordering_of
 from llm_bench_fixtures.plugin.stash import (
@@ -25,17 +27,13 @@ from llm_bench_fixtures.plugin.stash import (
 )
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
+from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.results.record import Record, Scenario, Status
+from llm_bench_fixtures.session.expecting import made_before
+from llm_bench_fixtures.session.own import OwnCase, own_cases
 from llm_bench_fixtures.session.plan import Case, Plan, Stage
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.text import harmless
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.lineup import Lineup
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.results.builder import RunBuilder
-    from llm_bench_fixtures.results.record import Record, Scenario
-    from llm_bench_fixtures.session.own import OwnCase
-    from llm_bench_fixtures.session.setup import Setup
-
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
 LACKING: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # what tests need that had nothing to run on, by name
@@ -60,8 +58,6 @@ def variant_of(item: pytest.Item) -> Variant | None:
     parameter = parameters_of(item).get("llm_model")
     if parameter is None:
         return None
-    from llm_bench_fixtures.models.variants import Variant
-
     return parameter if isinstance(parameter, Variant) else None
 
 
@@ -72,9 +68,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
             values = getattr(settings_of(metafunc.config), setting)
             metafunc.parametrize(name, values, ids=[shortest(value) for value in values])
     if "llm_own" in metafunc.fixturenames:
-        from llm_bench_fixtures.session.own import own_cases
-
-        if cases := own_cases(settings_of(metafunc.config), need_of(metafunc.config)):
+        cases = own_cases(settings_of(metafunc.config), need_of(metafunc.config))
+        if cases:
             metafunc.parametrize("llm_own", cases, ids=str, indirect=True)
     if "llm_model" in metafunc.fixturenames:
         variants = _variants_for(metafunc)
@@ -293,8 +288,6 @@ def plan_and_arrange(
     bench.progress.expect(Part.CASE, len(to_come) + len(done), len(done))
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
-        from llm_bench_fixtures.session.expecting import made_before
-
         setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
         own = f"own prompts: {setup.own.description}" if setup.own else ""
         together = lineup.describe(made_before(setup, bench.loader.known))
@@ -318,8 +311,6 @@ def identify(item: pytest.Item) -> Record:
     The scenario is the one that the marker `llm_scenario` names, or the file's name without `test_`. The variant is
     empty for a test without one.
     """
-    from llm_bench_fixtures.results.record import Record, Status
-
     scenario = _placed_scenario(item).scenario.name
     function = getattr(item, "originalname", item.name).removeprefix("test_")
     values = [str(value) for name, value in parameters_of(item).items() if name not in OF_VARIANT]
@@ -332,8 +323,6 @@ def identify(item: pytest.Item) -> Record:
 def note_left_out(item: pytest.Item, reason: str, results: RunBuilder) -> None:
     """Keep a row that says which of the user's own prompts are not measured on the item's variant. reason: empty where
     all are."""
-    from llm_bench_fixtures.results.record import Status
-
     blank = identify(item)
     if reason:
         test = f"{item.nodeid.partition('[')[0]}[left out-{blank.variant}]"
@@ -384,8 +373,6 @@ def llm_scenario(
     name: str = "", *, title: str = "", columns: Sequence[str] = (), order: float = math.inf
 ) -> _PlacedScenario:
     """The marker's arguments, called as the marker so that Python's message about wrong ones names it."""
-    from llm_bench_fixtures.results.record import Scenario
-
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     return _PlacedScenario(Scenario(str(name), title, names), order)
 

@@ -9,22 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from llm_bench_fixtures.errors import HookFailed, InvalidSetting, reason_of
+from llm_bench_fixtures.measure.quality import CorpusScore
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.reading import LARGEST
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, METRICS, Kind, Metric, registry
+from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.table import OWN_COLUMNS
 from llm_bench_fixtures.text import LONGEST
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.quality import CorpusScore
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.results.metrics import Metric
-    from llm_bench_fixtures.results.record import Record
-    from llm_bench_fixtures.workloads import Corpus
+from llm_bench_fixtures.workloads import Corpus
 
 T = TypeVar("T")
 
@@ -100,8 +99,6 @@ def own_variants(config: pytest.Config, known: Iterable[Variant]) -> Iterator[Va
 
 
 def _checked_variant(variant: Any, by_id: dict[str, Variant]) -> Variant:
-    from llm_bench_fixtures.models.variants import Precision, Variant
-
     if not isinstance(variant, Variant):
         raise InvalidSetting(f"{variant!r} is no Variant")
     if not isinstance(variant.precision, Precision):
@@ -113,8 +110,6 @@ def _checked_variant(variant: Any, by_id: dict[str, Variant]) -> Variant:
 
 def own_metrics(config: pytest.Config) -> Mapping[str, Metric]:
     """The registry with the metrics that hooks add. Raises HookFailed for what is none, and for a taken name."""
-    from llm_bench_fixtures.results.metrics import registry
-
     added: list[Metric] = []
     for one in implementations(config, "pytest_llm_bench_metrics"):
         for group in one.answers(lambda metrics: [_checked_metric(metric) for metric in metrics], config=config):
@@ -127,9 +122,6 @@ def own_metrics(config: pytest.Config) -> Mapping[str, Metric]:
 
 
 def _checked_metric(metric: Any) -> Metric:
-    from llm_bench_fixtures.results.metrics import Metric
-    from llm_bench_fixtures.results.table import OWN_COLUMNS
-
     if not isinstance(metric, Metric):
         raise InvalidSetting(f"{metric!r} is no Metric")
     if not isinstance(metric.name, str) or not metric.name or metric.name in OWN_COLUMNS:
@@ -173,16 +165,12 @@ def computed_values(values: Mapping[str, float], metrics: Mapping[str, Metric]) 
 
     metrics: the registry.
     """
-    from llm_bench_fixtures.results.metrics import METRICS
-
     own = [name for name, metric in metrics.items() if metric.value is not None and metric not in METRICS]
     return {name: float(values[name]) for name in own if name in values and math.isfinite(values[name])}
 
 
 def scores_by_hooks(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> list[CorpusScore]:
     """The quality of a loaded variant by each hook. What one that isn't ours fails at is a note."""
-    from llm_bench_fixtures.measure.quality import CorpusScore
-
     found: list[CorpusScore] = []
     for one in implementations(config, "pytest_llm_bench_score"):
         if one.is_own:
@@ -196,8 +184,6 @@ def scores_by_hooks(config: pytest.Config, model: ModelHandle, corpus: Corpus) -
 
 
 def _score(one: Implementation, given: Any) -> CorpusScore:
-    from llm_bench_fixtures.measure.quality import CorpusScore
-
     score = given if isinstance(given, CorpusScore) else CorpusScore(given, ())
     missing: list[str] = []
     metrics = _numbers(one, missing, score.metrics, gives_quality=True)
@@ -221,9 +207,6 @@ def _numbers(one: Implementation, missing: list[str], given: Any, *, gives_quali
 
 
 def _checked_name(name: Any, *, gives_quality: bool) -> str:
-    from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind
-    from llm_bench_fixtures.results.table import OWN_COLUMNS
-
     if not isinstance(name, str) or not name or len(name) > LONGEST:
         raise InvalidSetting(f"{name!r:.100} is no name of a metric")
     ours = METRIC_BY_NAME.get(name)

@@ -14,12 +14,14 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, first_line
-from llm_bench_fixtures.measure.timing import Pauses
+from llm_bench_fixtures.measure.timing import Pauses, Round, run_round
+from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
 from llm_bench_fixtures.paired.protocol import (
     PROTOCOL,
     Begin,
@@ -38,17 +40,15 @@ from llm_bench_fixtures.paired.protocol import (
 )
 from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
+from llm_bench_fixtures.processes.affinity import pin_thread
+from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.parent import end_with_starter
+from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
 from llm_bench_fixtures.text import encodable
 from llm_bench_fixtures.version import __version__
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.processes.channels import Channel
-    from llm_bench_fixtures.workloads import Workload
+from llm_bench_fixtures.workloads import Workload
 
 T = TypeVar("T")
 
@@ -76,9 +76,6 @@ class Turns:
 
     def take(self, test: str, model: ModelHandle, workload: Workload) -> list[Round]:
         """The rounds of the whole workload that the coordinator counts; one that nobody times if it counts none."""
-        from llm_bench_fixtures.models.device import DeviceKind
-        from llm_bench_fixtures.processes.affinity import pin_thread
-
         batch_rows = tuple(map(len, workload.groups))
         first = replace(workload, new_tokens=min(workload.new_tokens, WARM_UP_TOKENS), lengths=())
         prefill = replace(workload, new_tokens=1, lengths=())
@@ -98,9 +95,6 @@ class Turns:
 
     def _run(self, model: ModelHandle, workload: Workload, tokens_per_turn: int = 0) -> Round:
         """One round; without pauses if the model is in another process, which can't pause here."""
-        from llm_bench_fixtures.measure.timing import run_round
-        from llm_bench_fixtures.models.handle import LocalModel
-
         if tokens_per_turn and isinstance(model, LocalModel):
             return model.call(run_round, workload, pauses=Pauses(self._pause, tokens_per_turn))
         return model.call(run_round, workload)
@@ -146,8 +140,6 @@ class Turns:
 
 def times_of(done: Round, batch_rows: Sequence[int]) -> Times:
     """The round's metrics. batch_rows: the number of prompts of each of its batches."""
-    from llm_bench_fixtures.results import prefill_decode
-
     tokens_s = [batch.tokens_s for batch in done.batches]
     record = Record("", "", "", "", Status.MEASURED, batch_rows=tuple(batch_rows))
     return Times(

@@ -12,7 +12,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,14 +34,12 @@ from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.results.builder import DONE
 from llm_bench_fixtures.results.folder import EARLIER, MARKER, WHOLE, held, worth_in
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
 from llm_bench_fixtures.session.plan import Stage
+from llm_bench_fixtures.session.provenance import completed_by
+from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.text import harmless, harmless_text
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.results.record import Record, Run
-    from llm_bench_fixtures.session.session import BenchSession
 
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
 PATHS_FIRST = "Paths of tests stand before --llm-resume"
@@ -127,8 +124,6 @@ def _read(file: Path, own: Path, hold: ExitStack) -> Run:
 
 def _check_like(file: Path, before: Run, run: Run) -> None:
     """Raise UsageError, with what differs, where the two may not be put together."""
-    from llm_bench_fixtures.session.provenance import completed_by
-
     run = replace(run, provenance=completed_by(run.provenance, before.provenance))
     if reasons := [f"  {reason}" for reason in why_runs_apart(before, run)]:
         told = "\n".join([f"--llm-resume: this run can't go on with the one in {file}:", *reasons])

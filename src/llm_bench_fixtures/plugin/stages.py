@@ -14,6 +14,7 @@ from llm_bench_fixtures.plugin.items import ORDERED, PLAN, case_of, identify, is
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
+from llm_bench_fixtures.report.renderers.terminal import lines_so_far
 from llm_bench_fixtures.session.plan import Place, Stage, Trip
 
 REST_S = 60.0  # between two reports of one stage, at least
@@ -105,8 +106,6 @@ def _grow(session: pytest.Session, growth: Growth, *, shows: bool) -> None:
     growth.has_answer = True
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if shows and reporter is not None and config.get_verbosity() >= 0:
-        from llm_bench_fixtures.report.renderers.terminal import lines_so_far
-
         lines = [*lines_so_far(findings, terminal_width(reporter))]
         if lines != growth.told:
             reporter.ensure_newline()

@@ -15,7 +15,11 @@ import pytest
 from llm_bench_fixtures.answer.need import NEED, WANT, Need, need_from
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
+from llm_bench_fixtures.measure.own_prompts import OwnPrompts, read_own_prompts
 from llm_bench_fixtures.models import backends
+from llm_bench_fixtures.models.backends.checkpoint import with_reference
+from llm_bench_fixtures.models.backends.torch import with_fitting_reference
+from llm_bench_fixtures.models.variants import Variant, narrow, select_variants, with_threads
 from llm_bench_fixtures.options.parsers import (
     SQLITE,
     Setting,
@@ -25,24 +29,23 @@ from llm_bench_fixtures.options.parsers import (
     parse_path,
     path_seen_from,
 )
-from llm_bench_fixtures.options.settings import FIELDS, parse_settings
+from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
 from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless import HarmlessWarnings, warn
 from llm_bench_fixtures.plugin.internals import is_switched_off, setup_of_paths, standard_input
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
-from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.plugin.storage import commit_of
+from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
+from llm_bench_fixtures.results.record import Run, Scenario
+from llm_bench_fixtures.session.deadline import Deadline
+from llm_bench_fixtures.session.scoring import Scorer
+from llm_bench_fixtures.session.session import BenchSession
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.own_prompts import OwnPrompts
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.results.metrics import Metric
-    from llm_bench_fixtures.results.record import Run, Scenario
-    from llm_bench_fixtures.session.scoring import Scorer
-    from llm_bench_fixtures.session.session import BenchSession
-
 T = TypeVar("T")
 
 LIMITS_SHARE = 0.05  # share of the run's time, at most, for measuring the machine's limits
@@ -64,9 +67,6 @@ TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench p
 def settings_of(config: pytest.Config) -> Settings:
     """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
     if SETTINGS not in config.stash:
-        from llm_bench_fixtures.models.backends.checkpoint import with_reference
-        from llm_bench_fixtures.models.backends.torch import with_fitting_reference
-
         config.stash[SETTINGS] = settings = or_usage_error(
             lambda: with_fitting_reference(with_reference(parse_settings(_given(config))))
         )
@@ -84,8 +84,6 @@ def own_prompts_of(config: pytest.Config) -> OwnPrompts | None:
 
 
 def _own_prompts(config: pytest.Config) -> OwnPrompts | None:
-    from llm_bench_fixtures.measure.own_prompts import read_own_prompts
-
     settings = settings_of(config)
     if not settings.prompts:
         return None
@@ -189,13 +187,6 @@ def bench_session(config: pytest.Config) -> BenchSession:
 
 
 def _new_session(config: pytest.Config) -> BenchSession:
-    from llm_bench_fixtures.models.variants import select_variants
-    from llm_bench_fixtures.plugin.storage import commit_of
-    from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
-    from llm_bench_fixtures.progress import Progress
-    from llm_bench_fixtures.session.deadline import Deadline
-    from llm_bench_fixtures.session.session import BenchSession
-
     settings = settings_of(config)
     limits_s = min(settings.limits_time, LIMITS_SHARE * settings.time) if is_timing(config) else 0.0
     settings = replace(settings, limits_time=limits_s)
@@ -266,8 +257,6 @@ def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
 
 def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
     """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
-    from llm_bench_fixtures.models.variants import narrow, select_variants
-
     settings, known = settings_of(config), or_usage_error(lambda: catalogue(config))
     default = backends.chosen_by_default(known)
     return or_usage_error(
@@ -281,8 +270,6 @@ def swept_variants(config: pytest.Config, variants: Sequence[Variant]) -> tuple[
     if not numbers:
         return ()
     import torch
-
-    from llm_bench_fixtures.models.variants import with_threads
 
     others = [number for number in numbers if number != torch.get_num_threads()]
     if not others:

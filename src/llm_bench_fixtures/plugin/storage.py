@@ -11,16 +11,14 @@ from contextlib import chdir, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from llm_bench_fixtures.history.git import changes_in
 from llm_bench_fixtures.history.storage import FOLDER
 from llm_bench_fixtures.plugin.internals import DETACHED, is_storage_given, keep_in, measured_commit, storage_option
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.session.provenance import Commit
+from llm_bench_fixtures.session.provenance import Commit
 
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
