@@ -9,35 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.options.parsers import (
-    LoadFormat,
-    Setting,
-    TokenShape,
-    WindowScheme,
-    auto_or,
-    each_once,
-    integer_of_at_least,
-    member_of,
-    parse_any_names,
-    parse_bool,
-    parse_device,
-    parse_device_map,
-    parse_history,
-    parse_names,
-    parse_optional_path,
-    parse_optional_size,
-    parse_part,
-    parse_path,
-    parse_resume,
-    parse_seconds,
-    parse_share,
-    parse_threads,
-    parse_time_limit,
-    parse_window,
-    positive_integers,
-    positive_numbers,
-    token_shapes,
-)
+from llm_bench_fixtures.options import parsers
+from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, WindowScheme
 from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -70,49 +43,49 @@ class Settings:
 
     given: Mapping[str, str]
     """The texts by option name, also of the options that aren't fields."""
-    model: tuple[str, ...] = parsed_by(parse_names)
-    load_format: LoadFormat = parsed_by(member_of(LoadFormat, "load format"))
-    trust_remote_code: bool = parsed_by(parse_bool)
-    device: str = parsed_by(parse_device)
-    device_map: Mapping[str, int | str] | None = parsed_by(parse_device_map)
+    model: tuple[str, ...] = parsed_by(parsers.parse_names)
+    load_format: LoadFormat = parsed_by(parsers.member_of(LoadFormat, "load format"))
+    trust_remote_code: bool = parsed_by(parsers.parse_bool)
+    device: str = parsed_by(parsers.parse_device)
+    device_map: Mapping[str, int | str] | None = parsed_by(parsers.parse_device_map)
     """Where each part of the model lies; empty: where accelerate puts it. None: all on one device."""
     attention: str = parsed_by(str)
-    chat: bool = parsed_by(parse_bool)
+    chat: bool = parsed_by(parsers.parse_bool)
     variants: str = parsed_by(str)
     reference: str = parsed_by(str)
-    time: float = parsed_by(parse_time_limit)
+    time: float = parsed_by(parsers.parse_time_limit)
     prompts: str = parsed_by(str)
-    shape: tuple[TokenShape, ...] = parsed_by(token_shapes(MOST_TOKENS))
-    cache: tuple[CacheKind, ...] = parsed_by(each_once(member_of(CacheKind, "cache")))
-    show_texts: bool = parsed_by(parse_bool)
-    new_tokens: int = parsed_by(integer_of_at_least(1, MOST_TOKENS))
-    rounds: int | None = parsed_by(auto_or(integer_of_at_least(1, MOST_ROUNDS)))
-    warmup_rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
-    max_noise: float = parsed_by(parse_share)
-    probe: bool = parsed_by(parse_bool)
-    in_process: bool = parsed_by(parse_bool)
-    memory_share: float = parsed_by(parse_part)
-    limits_time: float = parsed_by(parse_seconds)
-    prompt_lengths: tuple[int, ...] = parsed_by(positive_integers(MOST_TOKENS))
-    batch_sizes: tuple[int, ...] = parsed_by(positive_integers(MOST_ROWS))
-    request_rates: tuple[float, ...] = parsed_by(positive_numbers(MOST_REQUESTS_PER_S))
-    load_time: float = parsed_by(parse_seconds)
-    corpus: Path | None = parsed_by(parse_optional_path)
-    windows: WindowScheme = parsed_by(member_of(WindowScheme, "scheme of windows"))
-    window: int = parsed_by(parse_window)
-    stride: int = parsed_by(integer_of_at_least(0, MOST_TOKENS))
+    shape: tuple[TokenShape, ...] = parsed_by(parsers.token_shapes(MOST_TOKENS))
+    cache: tuple[CacheKind, ...] = parsed_by(parsers.each_once(parsers.member_of(CacheKind, "cache")))
+    show_texts: bool = parsed_by(parsers.parse_bool)
+    new_tokens: int = parsed_by(parsers.integer_of_at_least(1, MOST_TOKENS))
+    rounds: int | None = parsed_by(parsers.auto_or(parsers.integer_of_at_least(1, MOST_ROUNDS)))
+    warmup_rounds: int = parsed_by(parsers.integer_of_at_least(1, MOST_ROUNDS))
+    max_noise: float = parsed_by(parsers.parse_share)
+    probe: bool = parsed_by(parsers.parse_bool)
+    in_process: bool = parsed_by(parsers.parse_bool)
+    memory_share: float = parsed_by(parsers.parse_part)
+    limits_time: float = parsed_by(parsers.parse_seconds)
+    prompt_lengths: tuple[int, ...] = parsed_by(parsers.positive_integers(MOST_TOKENS))
+    batch_sizes: tuple[int, ...] = parsed_by(parsers.positive_integers(MOST_ROWS))
+    request_rates: tuple[float, ...] = parsed_by(parsers.positive_numbers(MOST_REQUESTS_PER_S))
+    load_time: float = parsed_by(parsers.parse_seconds)
+    corpus: Path | None = parsed_by(parsers.parse_optional_path)
+    windows: WindowScheme = parsed_by(parsers.member_of(WindowScheme, "scheme of windows"))
+    window: int = parsed_by(parsers.parse_window)
+    stride: int = parsed_by(parsers.integer_of_at_least(0, MOST_TOKENS))
     choices: str = parsed_by(str)
-    tasks: tuple[str, ...] = parsed_by(parse_any_names)
-    overhead: bool = parsed_by(parse_bool)
-    fit: int | None = parsed_by(parse_optional_size)
-    threads: tuple[int, ...] = parsed_by(parse_threads)
-    seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))
-    report: Path = parsed_by(parse_path)
-    resume: Path | bool = parsed_by(parse_resume)
+    tasks: tuple[str, ...] = parsed_by(parsers.parse_any_names)
+    overhead: bool = parsed_by(parsers.parse_bool)
+    fit: int | None = parsed_by(parsers.parse_optional_size)
+    threads: tuple[int, ...] = parsed_by(parsers.parse_threads)
+    seed: int = parsed_by(parsers.integer_of_at_least(0, MOST_SEED))
+    report: Path = parsed_by(parsers.parse_path)
+    resume: Path | bool = parsed_by(parsers.parse_resume)
     """The run to go on with; True for that in `report`."""
-    history: str = parsed_by(parse_history)
+    history: str = parsed_by(parsers.parse_history)
     """The URL of a database; empty for none."""
-    cache_dir: Path | None = parsed_by(parse_optional_path)
+    cache_dir: Path | None = parsed_by(parsers.parse_optional_path)
 
     def of(self, setting: Setting[T]) -> T:
         """The value of an option that isn't a field, such as the gate's, or an engine's. Raises InvalidSetting."""

@@ -17,16 +17,11 @@ from llm_bench_fixtures.errors import NotReached, named
 from llm_bench_fixtures.history.saved import fault_of_stored, to_stored
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
-from llm_bench_fixtures.plugin.finish import claim_report, finish, score_the_rest, settle_status, show_summary
+from llm_bench_fixtures.plugin import finish, gating, resuming
 from llm_bench_fixtures.plugin.foreseeing import foresee
-from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY
-from llm_bench_fixtures.plugin.internals import (
-    NEEDS_PYTEST_BENCHMARK,
-    has_pytest_benchmark,
-    make_harmless,
-)
+from llm_bench_fixtures.plugin.internals import NEEDS_PYTEST_BENCHMARK, has_pytest_benchmark, make_harmless
 from llm_bench_fixtures.plugin.items import (
     arrange,
     identify,
@@ -40,13 +35,6 @@ from llm_bench_fixtures.plugin.items import (
     variants_of,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
-from llm_bench_fixtures.plugin.resuming import (
-    is_resumed,
-    keep_whole,
-    note_checked,
-    score_reference_first,
-    use_resuming,
-)
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test
 from llm_bench_fixtures.plugin.stash import (
@@ -78,10 +66,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(pair_worker)  # registering configures it at once
     check_settings(config)
     if any_given(config):
-        check_is_gated(config)
-        use_resuming(config)
-        if is_gated(config):
-            set_baseline(config)
+        gating.check_is_gated(config)
+        resuming.use_resuming(config)
+        if gating.is_gated(config):
+            gating.set_baseline(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -104,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     leave_out_overhead(config, items)
     if any(variant_of(item) for item in items):
-        config.stash[HAS_BENCHMARKS] = True
+        config.stash[gating.HAS_BENCHMARKS] = True
         keep_with_project(config)
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
         everyone = [variant.id for variant in variants_of(config, items)]
@@ -129,17 +117,17 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
         end_at_signals(session)
-        claim_report(session)
+        finish.claim_report(session)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
-        plan_and_arrange(session, keep_whole if is_resumed(config) else None)
+        plan_and_arrange(session, resuming.keep_whole if resuming.is_resumed(config) else None)
         foresee(session)
-        score_reference_first(session)
+        resuming.score_reference_first(session)
     try:
         result = yield
     except (session.Failed, session.Interrupted):  # raised by -x, --maxfail or a plugin, not by Ctrl-C
-        score_the_rest(session)
+        finish.score_the_rest(session)
         raise
-    score_the_rest(session)
+    finish.score_the_rest(session)
     return result
 
 
@@ -178,7 +166,7 @@ def pytest_runtest_makereport(
     if variant_of(item):
         make_harmless(report)  # what failed may quote the model's files
     if report.when == "call" and variant_of(item) and not is_benchmark(item) and not _is_unreached(call):
-        note_checked(item, report, "" if report.passed else _reason(call))
+        resuming.note_checked(item, report, "" if report.passed else _reason(call))
     if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
         _add_unmeasured(item, call, report)
     return report
@@ -217,15 +205,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     failure = None
     try:
         if not is_xdist_worker(session.config):
-            finish(session, exitstatus)
-        elif HAS_BENCHMARKS in session.config.stash:
+            finish.finish(session, exitstatus)
+        elif gating.HAS_BENCHMARKS in session.config.stash:
             session.config.workeroutput[HAS_BENCHMARKS_KEY] = True  # type: ignore[attr-defined]  # for the controller
     except KeyboardInterrupt:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
     except BaseException as error:  # a bug of ours
         failure = error
     yield
-    settle_status(session)
+    finish.settle_status(session)
     if failure is not None:
         raise failure
 
@@ -236,7 +224,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     try:
         yield
     finally:
-        show_summary(terminalreporter, config)
+        finish.show_summary(terminalreporter, config)
 
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle) -> CorpusScore:

@@ -22,22 +22,7 @@ from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, first_lin
 from llm_bench_fixtures.measure.timing import Pauses, Round, run_round
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
-from llm_bench_fixtures.paired.protocol import (
-    PROTOCOL,
-    Begin,
-    Collected,
-    Ended,
-    Finished,
-    Go,
-    Hello,
-    Message,
-    Pause,
-    Ready,
-    Resume,
-    Selected,
-    Times,
-    open_channel,
-)
+from llm_bench_fixtures.paired import protocol
 from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.processes.affinity import pin_thread
@@ -59,20 +44,20 @@ WARM_UP_TOKENS = 2  # tokens of the round before Ready: a prefill and a decode s
 class Turns:
     """The worker's end of the conversation with the coordinator."""
 
-    def __init__(self, channel: Channel[Message, Message]) -> None:
+    def __init__(self, channel: Channel[protocol.Message, protocol.Message]) -> None:
         self._channel = channel
         self.is_over = threading.Event()
-        self.send(Hello(PROTOCOL, __version__))
-        begin = self._expect(Begin)
+        self.send(protocol.Hello(protocol.PROTOCOL, __version__))
+        begin = self._expect(protocol.Begin)
         self.observes = begin.observes
         self._cores = begin.cores
-        self._ended: Ended | None = None
+        self._ended: protocol.Ended | None = None
 
     def choose(self, tests: tuple[str, ...]) -> tuple[str, ...]:
         """Collected tests that are to run, in order."""
         by_name = {encodable(test): test for test in tests}
-        self.send(Collected(tuple(by_name)))
-        return tuple(by_name[name] for name in self._expect(Selected).tests)
+        self.send(protocol.Collected(tuple(by_name)))
+        return tuple(by_name[name] for name in self._expect(protocol.Selected).tests)
 
     def take(self, test: str, model: ModelHandle, workload: Workload) -> list[Round]:
         """The rounds of the whole workload that the coordinator counts; one that nobody times if it counts none."""
@@ -83,9 +68,9 @@ class Turns:
         try:
             warm = times_of(self._run(model, first), batch_rows)
             is_on_cpu = model.device.kind is DeviceKind.CPU
-            self.send(Ready(encodable(test), workload.digest, model.variant.id, is_on_cpu, warm))
+            self.send(protocol.Ready(encodable(test), workload.digest, model.variant.id, is_on_cpu, warm))
             counted = []
-            while isinstance(order := self._receive(), Go):
+            while isinstance(order := self._receive(), protocol.Go):
                 done = self._run(model, prefill if order.is_prefill else workload, order.tokens_per_turn)
                 self.send(times_of(done, batch_rows))
                 counted += [done] if order.is_counted and not order.is_prefill else []
@@ -100,22 +85,22 @@ class Turns:
         return model.call(run_round, workload)
 
     def _pause(self) -> None:
-        self.send(Pause())
-        self._expect(Resume)
+        self.send(protocol.Pause())
+        self._expect(protocol.Resume)
 
     def note(self, report: pytest.TestReport) -> None:
         """Send how the test ended after its last phase; the first phase that didn't pass decides."""
         if self._ended is None or self._ended.status is Status.MEASURED:
-            self._ended = Ended(encodable(report.nodeid), _status(report), encodable(_reason(report)))
+            self._ended = protocol.Ended(encodable(report.nodeid), _status(report), encodable(_reason(report)))
         if report.when == "teardown":
             self.send(self._ended)
             self._ended = None
 
-    def send(self, message: Message) -> None:
+    def send(self, message: protocol.Message) -> None:
         with contextlib.suppress(ChannelClosed):  # a closed channel ends the worker when it waits for the next message
             self._channel.send(message)
 
-    def finish(self, finished: Finished) -> None:
+    def finish(self, finished: protocol.Finished) -> None:
         """Say the last word; the coordinator may go then."""
         self.send(finished)
         self.is_over.set()
@@ -130,7 +115,7 @@ class Turns:
             raise MalformedMessage(repr(message).encode())
         return message
 
-    def _receive(self) -> Message:
+    def _receive(self) -> protocol.Message:
         """The next message. Ends pytest if the coordinator is gone."""
         try:
             return self._channel.receive()
@@ -138,11 +123,11 @@ class Turns:
             raise pytest.exit.Exception("the coordinator is gone", pytest.ExitCode.INTERRUPTED) from None
 
 
-def times_of(done: Round, batch_rows: Sequence[int]) -> Times:
+def times_of(done: Round, batch_rows: Sequence[int]) -> protocol.Times:
     """The round's metrics. batch_rows: the number of prompts of each of its batches."""
     tokens_s = [batch.tokens_s for batch in done.batches]
     record = Record("", "", "", "", Status.MEASURED, batch_rows=tuple(batch_rows))
-    return Times(
+    return protocol.Times(
         done.latency_s,
         prefill_decode.ttft_s(record, tokens_s),
         prefill_decode.tpot_s(record, tokens_s),
@@ -182,7 +167,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("rounds can't be timed in turn under xdist, --benchmark-disable or --benchmark-skip")
     forget_whole_runs(config)
     connection = socket.socket(fileno=config.getoption("llm_pair_socket"))
-    turns = config.stash[TURNS] = Turns(open_channel(connection))
+    turns = config.stash[TURNS] = Turns(protocol.open_channel(connection))
     end_with_starter(connection, turns.is_over)
 
 
@@ -205,7 +190,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    session.config.stash[TURNS].finish(Finished(int(exitstatus), _observed_run(session.config)))
+    session.config.stash[TURNS].finish(protocol.Finished(int(exitstatus), _observed_run(session.config)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
