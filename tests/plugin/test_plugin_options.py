@@ -251,36 +251,6 @@ def test_a_bad_ini_value_is_refused_too(own_suite: Bench) -> None:
     result.stderr.fnmatch_lines(["ERROR: --llm-rounds: expected at least 1, got 0"])
 
 
-@pytest.mark.parametrize("where", ["command line", "ini"])
-def test_an_options_old_name_is_refused_with_its_new_one(own_suite: Bench, where: str) -> None:
-    """Precision is a dtype to everyone; what --llm-precision asked for is how much noise is let pass."""
-    if where == "ini":
-        own_suite.pytester.makeini("[pytest]\nllm_precision = 2%\n")
-    result = own_suite.run_with(*own_suite.isolated, *(["--llm-precision=2%"] if where != "ini" else []))
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: --llm-precision (ini: llm_precision) is called --llm-max-noise (llm_max_noise) now"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "advice"),
-    [
-        ("--llm-isolate", "--llm-isolate (ini: llm_isolate) is gone: each variant has its own process now;*"),
-        ("--llm-max-time=3", "--llm-max-time (ini: llm_max_time) is gone: --llm-time limits the whole run;*"),
-        (
-            "--llm-quality-limit=ppl_ratio:1.01",
-            "--llm-quality-limit (ini: llm_quality_limit) is gone: --llm-need 'ppl_ratio<=1.01' says what *",
-        ),
-        ("--llm-tpot-limit=0.05", "--llm-tpot-limit (ini: llm_tpot_limit) is gone: --llm-need 'tpot_s<=50ms' says *"),
-    ],
-)
-def test_an_option_that_is_gone_is_refused_with_advice(own_suite: Bench, given: str, advice: str) -> None:
-    result = own_suite.run_with(*own_suite.isolated, given)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: {advice}"])
-
-
 def test_what_was_asked_is_answered_and_kept_with_the_run(own_suite: Bench) -> None:
     own_suite.pytester.makeini("[pytest]\nllm_need = latency_s<=1000, ppl_ratio<=any\n")
     result = own_suite.run("--llm-want=memory")

@@ -23,10 +23,6 @@ def flag_of(name: str) -> str:
     return "--llm-" + name.replace("_", "-")
 
 
-def ini_of(name: str) -> str:
-    return "llm_" + name
-
-
 @dataclass(frozen=True)
 class Option:
     """What one may type: its name, its default as one would type it, and what `--help` says."""
@@ -45,7 +41,7 @@ class Option:
 
     @property
     def ini(self) -> str:
-        return ini_of(self.name)
+        return "llm_" + self.name
 
     @property
     def is_switch(self) -> bool:
@@ -55,15 +51,6 @@ class Option:
     def full_help(self) -> str:
         return self.help if self.is_switch or not self.default else f"{self.help}. Default: {self.default}"
 
-
-GONE = {  # options that are refused, with what to do instead
-    "isolate": "each variant has its own process now; --llm-in-process runs all in this one",
-    "max_time": "--llm-time limits the whole run; --llm-max-noise 1% takes more rounds for narrower intervals",
-    "quality_limit": "--llm-need 'ppl_ratio<=1.01' says what a variant must keep",
-    "ttft_limit": "--llm-need 'ttft_s<=0.5' says it, for the answer, too",
-    "tpot_limit": "--llm-need 'tpot_s<=50ms' says it, for the answer, too",
-}
-RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
 
 OPTIONS = (
     # Read in options/settings.py.

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from llm_bench_fixtures.options.table import GONE, OPTIONS, PAIR_SOCKET, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.options.table import OPTIONS, PAIR_SOCKET
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     SWEEPS,
@@ -73,12 +73,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             how |= {"nargs": "?", "const": option.alone}
         group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
         parser.addini(option.ini, f"as {option.flag}", default=None)
-    for old, new in RENAMED.items():
-        group.addoption(flag_of(old), dest=ini_of(old), default=None, help=argparse.SUPPRESS)
-        parser.addini(ini_of(old), f"is called {ini_of(new)}", default=None)
-    for old in GONE:
-        group.addoption(flag_of(old), dest=ini_of(old), nargs="?", const="true", help=argparse.SUPPRESS)
-        parser.addini(ini_of(old), "is gone", default=None)
     parser.addoption(PAIR_SOCKET, dest="llm_pair_socket", type=int, help=argparse.SUPPRESS)
 
 
@@ -99,8 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN_S] = time.monotonic()
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    names = (*(option.ini for option in OPTIONS), *map(ini_of, RENAMED), *map(ini_of, GONE))
-    if config.getoption("llm_pair_socket") is not None or any(_is_given(config, name) for name in names):
+    if config.getoption("llm_pair_socket") is not None or any(_is_given(config, option.ini) for option in OPTIONS):
         use(config)
     storage = str(config.getoption("benchmark_storage", "")).removeprefix("file://")
     if storage not in ("", WORKING_STORAGE) and "://" not in storage:  # a URL names a server

@@ -30,7 +30,7 @@ from llm_bench_fixtures.options.parsers import (
     path_seen_from,
 )
 from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
-from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
+from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless import HarmlessWarnings, warn
 from llm_bench_fixtures.plugin.internals import is_switched_off, setup_of_paths, standard_input
@@ -111,12 +111,6 @@ def need_of(config: pytest.Config) -> Need:
 
 def check_settings(config: pytest.Config) -> None:
     """UsageError for an option or ini value that can't be used, before anything runs."""
-    for old, new in RENAMED.items():
-        if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
-            raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is called {flag_of(new)} ({ini_of(new)}) now")
-    for old, advice in GONE.items():
-        if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
-            raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is gone: {advice}")
     if any_given(config):
         need_of(config)
         own_prompts_of(config)
