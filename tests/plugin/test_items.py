@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from llm_bench_fixtures.plugin.hooks import pytest_collection
-from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, reference_line, shortest, without_lacking
+from llm_bench_fixtures.plugin.items import reference_line, shortest, without_lacking
 
 if TYPE_CHECKING:
     from pytester_bench import Bench
 
     from llm_bench_fixtures.session.setup import Setup
-
-NOT_FOUND = "not found: /a/test_load.py::{}\n(no match in any of [<Module test_load.py>])"
 
 
 @pytest.mark.parametrize(
@@ -34,38 +31,10 @@ class Collected:
         raise AssertionError("two items are compared")
 
 
-@pytest.fixture
-def config() -> pytest.Config:
-    """Of a run that has left `test_load[8]` out."""
-    plugins = SimpleNamespace(has_plugin=lambda name: True)
-    config = cast(pytest.Config, SimpleNamespace(stash=pytest.Stash(), pluginmanager=plugins))
+def test_a_load_without_a_server_is_left_out() -> None:
+    config = cast(pytest.Config, SimpleNamespace(stash=pytest.Stash()))
     found = [Collected("test_load[8]", "llm_load"), Collected("test_a"), Collected("test_b", "llm_model")]
     assert [item.name for item in without_lacking(config, found)] == ["test_a", "test_b"]
-    return config
-
-
-def raised(config: pytest.Config, error: pytest.UsageError) -> pytest.UsageError:
-    """By pytest's hook, where the collection that it wraps raises the error."""
-    collection = pytest_collection(cast(pytest.Session, SimpleNamespace(config=config)))
-    next(collection)
-    with pytest.raises(pytest.UsageError) as caught:
-        collection.throw(error)
-    return caught.value
-
-
-@pytest.mark.parametrize("name", ["test_load", "test_load[8]", "TestServer::test_load"])
-def test_a_load_that_is_named_without_a_server_says_what_it_needs(name: str, config: pytest.Config) -> None:
-    error = pytest.UsageError("not found: /a/test_b.py::test_c", NOT_FOUND.format(name))
-    assert raised(config, error).args == (*error.args, f"llm-bench: {A_LOAD_NEEDS}")
-
-
-@pytest.mark.parametrize("name", ["test_loadx", "test_load_more[8]", "test_other"])
-def test_another_test_that_is_not_found_keeps_its_error(name: str, config: pytest.Config) -> None:
-    """Bug: the beginning of a name was enough; and an error with nothing to add was replaced by one of its own."""
-    error = pytest.UsageError(NOT_FOUND.format(name))
-    found: Any = raised(config, error)
-    assert found is error
-    assert found.__cause__ is None
 
 
 @pytest.mark.parametrize(

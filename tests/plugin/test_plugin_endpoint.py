@@ -106,6 +106,5 @@ def test_without_a_server_there_is_nothing_of_it(bench: Bench) -> None:
     alone.stdout.fnmatch_lines(["collected 0 items", "llm-bench: a load needs a server: --llm-endpoint URL"])
     named = bench.run("--collect-only", "test_only.py::test_load")
     assert named.ret == pytest.ExitCode.USAGE_ERROR
-    named.stderr.fnmatch_lines(["ERROR: not found: *", "ERROR: llm-bench: a load needs a server: --llm-endpoint URL"])
-    other = bench.run("--collect-only", "test_only.py::test_other")
-    assert "needs a server" not in other.stderr.str()
+    named.stdout.fnmatch_lines(["llm-bench: a load needs a server: --llm-endpoint URL"])
+    named.stderr.fnmatch_lines(["ERROR: not found: *"])

@@ -16,24 +16,10 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.options.table import OPTIONS, PAIR_SOCKET
-from llm_bench_fixtures.plugin import hookspecs
-from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
-    SWEEPS,
-    llm_benchmark,
-    llm_corpus,
-    llm_device,
-    llm_equivalence,
-    llm_load,
-    llm_model,
-    llm_overhead,
-    llm_own,
-    llm_prompts,
-    llm_session,
-    llm_threads,
-)
+from llm_bench_fixtures.plugin import fixtures, hookspecs
 from llm_bench_fixtures.suite import suite_id
 
-OWN_FIXTURES = frozenset(SWEEPS).union(name for name in dir() if name.startswith("llm_"))
+OWN_FIXTURES = frozenset(fixtures.SWEEPS).union(name for name in dir(fixtures) if name.startswith("llm_"))
 BENCH_HOOKS = "llm_bench_fixtures.plugin.bench_hooks"
 WORKING_STORAGE = "./.benchmarks"  # pytest-benchmark's default
 HAS_BENCHMARKS_KEY = "llm_bench_has_benchmarks"  # key of what a worker of pytest-xdist tells its controller
@@ -78,6 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
+    pluginmanager.register(fixtures)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -120,22 +107,6 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     """Give the tests of the installed suite the ids that they have in the repository."""
     nodeid = suite_id(module_path)
     return pytest.Module.from_parent(parent, path=module_path, nodeid=nodeid) if nodeid else None
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Say what a test that isn't found needs. It begins before any test is known that uses the plugin."""
-    try:
-        return (yield)
-    except pytest.UsageError as error:
-        if not is_used(session.config):
-            raise
-        from llm_bench_fixtures.plugin.items import what_is_lacking
-
-        needed = what_is_lacking(session.config, error)
-        if not needed:
-            raise
-        raise pytest.UsageError(*error.args, needed) from error
 
 
 @pytest.hookimpl(wrapper=True)

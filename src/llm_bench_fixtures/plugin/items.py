@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +35,7 @@ from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.text import harmless
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
-LACKING: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # what tests need that had nothing to run on, by name
+LACKING: pytest.StashKey[dict[str, None]] = pytest.StashKey()  # what tests need that had nothing to run on, in order
 COLLECTED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # each test's place among those that were collected
 ORDERED: pytest.StashKey[bool] = pytest.StashKey()  # whether a plugin has ordered the tests
 ARRANGED: pytest.StashKey[Sequence[str]] = pytest.StashKey()  # the tests as they were arranged last
@@ -109,7 +108,7 @@ def without_lacking(config: pytest.Config, found: Any) -> Any:
     kept: list[Any] = []
     for item in found:
         if needed := _lacks(item):
-            config.stash.setdefault(LACKING, {})[item.name.partition("[")[0]] = needed
+            config.stash.setdefault(LACKING, {})[needed] = None
         else:
             kept.append(item)
     return kept
@@ -124,35 +123,17 @@ def _lacks(item: pytest.Item) -> str:
     return OWN_NEEDS if "llm_own" in names and own_case_of(item) is None else ""
 
 
-def what_is_lacking(config: pytest.Config, error: pytest.UsageError) -> str:
-    """What a test needs that pytest doesn't find, where `without_lacking` left it out; else empty."""
-    left_out = config.stash.get(LACKING, {}).items()
-    needed = (what for name, what in left_out if any(_names(str(text), name) for text in error.args))
-    return next((f"llm-bench: {what}" for what in needed), "")
-
-
-def _names(text: str, function: str) -> bool:
-    """Whether a node id in the text is one of the function, with parameters or without."""
-    return re.search(rf"::{re.escape(function)}(?=\[|\s|$)", text) is not None
-
-
 def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
     """How to run the tests that `leave_out_overhead` deselected, and those that `without_lacking` left out where there
     are no others; none where there are none, or under -q."""
     if config.getoption("verbose") < 0:
         return []
-    needed = () if items else dict.fromkeys(config.stash.get(LACKING, {}).values())
-    return [*(f"llm-bench: {what}" for what in needed), *_overhead(config)]
-
-
-def _overhead(config: pytest.Config) -> list[str]:
-    if LEFT_OUT not in config.stash:
-        return []
-    number = config.stash[LEFT_OUT]
-    what = "1 test measures the tool itself: --llm-overhead runs it"
-    if number > 1:
-        what = f"{number} tests measure the tool itself: --llm-overhead runs them"
-    return [f"llm-bench: {what}"]
+    needed = () if items else config.stash.get(LACKING, ())
+    number = config.stash.get(LEFT_OUT, 0)
+    overhead = f"{number} tests measure the tool itself: --llm-overhead runs them" if number else ""
+    if number == 1:
+        overhead = "1 test measures the tool itself: --llm-overhead runs it"
+    return [f"llm-bench: {what}" for what in (*needed, overhead) if what]
 
 
 def is_benchmark(item: pytest.Item) -> bool:
