@@ -44,7 +44,7 @@ def decode_s(_: Record, batches: Sequence[Tokens]) -> float | None:
 
 def ttft_s(record: Record, batches: Sequence[Tokens]) -> float:
     """Mean over the prompts of the seconds from their batch's start to its first token."""
-    return _mean_over_prompts([(rows, tokens[0]) for rows, tokens in _with_rows(record, batches)])
+    return mean_over_prompts([(rows, tokens[0]) for rows, tokens in _with_rows(record, batches)])
 
 
 def tpot_s(record: Record, batches: Sequence[Tokens]) -> float | None:
@@ -53,7 +53,7 @@ def tpot_s(record: Record, batches: Sequence[Tokens]) -> float | None:
     decoding = [(rows, tokens) for rows, tokens in _with_rows(record, batches) if len(tokens) > 1]
     if not decoding:
         return None
-    return _mean_over_prompts([(rows, (tokens[-1] - tokens[0]) / (len(tokens) - 1)) for rows, tokens in decoding])
+    return mean_over_prompts([(rows, (tokens[-1] - tokens[0]) / (len(tokens) - 1)) for rows, tokens in decoding])
 
 
 def decode_tokens_per_s(record: Record, batches: Sequence[Tokens]) -> float | None:
@@ -74,6 +74,6 @@ def _with_rows(record: Record, batches: Sequence[Tokens]) -> list[tuple[int, Tok
     return list(zip(record.batch_rows, batches, strict=True))
 
 
-def _mean_over_prompts(of_batches: Sequence[tuple[int, float]]) -> float:
+def mean_over_prompts(of_batches: Sequence[tuple[int, float]]) -> float:
     """of_batches: how many prompts each has, and the value of each of these."""
     return sum(rows * value for rows, value in of_batches) / sum(rows for rows, _ in of_batches)

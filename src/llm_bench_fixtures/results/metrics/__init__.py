@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.results.metrics.latency import LATENCY, SPEEDUP
+from llm_bench_fixtures.results.metrics.latency import LATENCY
 from llm_bench_fixtures.results.metrics.memory import EXACT, MEMORY
 from llm_bench_fixtures.results.metrics.metric import (
     Direction,
@@ -40,7 +40,7 @@ __all__ = [
     "shown_in",
 ]
 
-METRICS: tuple[Metric, ...] = (*LATENCY, *SPEEDUP, *TOKENS, *MACHINE, *EXACT, *MEMORY, *QUALITY, *CHOICES)
+METRICS: tuple[Metric, ...] = (*LATENCY, *TOKENS, *MACHINE, *EXACT, *MEMORY, *QUALITY, *CHOICES)
 METRIC_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 
 

@@ -5,40 +5,54 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from llm_bench_fixtures.results.metrics.metric import (
     NEVER_JUDGED,
     Direction,
-    Kind,
     Metric,
     ReportTable,
     Tolerance,
     Unit,
     Value,
+    throughput_row,
+    timing_row,
 )
+from llm_bench_fixtures.results.prefill_decode import mean_over_prompts
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.speedup import is_calm, record_speedup
-from llm_bench_fixtures.statistics.ratio import Speedup
-from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval, standard_deviation
+from llm_bench_fixtures.statistics.spread import (
+    Interval,
+    coefficient_of_variation,
+    interval,
+    quartiles,
+    standard_deviation,
+)
+
+T = TypeVar("T")
 
 
 def _of_rounds(summary: Callable[[tuple[float, ...]], float], least: int = 1) -> Value:
     return lambda record, _: summary(record.rounds_s) if len(record.rounds_s) >= least else None
 
 
-def _interquartile_range(record: Record, _: VariantResult) -> float | None:
-    if len(record.rounds_s) < 2:
-        return None
-    low, _median, high = record.quartiles_s
+def _interquartile_range(rounds_s: tuple[float, ...]) -> float:
+    low, _, high = quartiles(rounds_s)
     return high - low
 
 
-def _bound(which: Callable[[Interval], float]) -> Value:
+def _part_of(find: Callable[[Record], T | None], part: Callable[[T], float]) -> Value:
+    """A part of what is found in the record; None where it isn't found."""
+
     def value(record: Record, _: VariantResult) -> float | None:
-        found = interval(record.rounds_s)
-        return which(found) if found else None
+        found = find(record)
+        return None if found is None else part(found)
 
     return value
+
+
+def _interval(record: Record) -> Interval | None:
+    return interval(record.rounds_s)
 
 
 def _ms_per_token(record: Record, _: VariantResult) -> float | None:
@@ -48,22 +62,23 @@ def _ms_per_token(record: Record, _: VariantResult) -> float | None:
 
 
 def _per_sample_latency(record: Record, _: VariantResult) -> float | None:
-    if not record.batches_s:
+    per_round = [mean_over_prompts(list(zip(record.batch_rows, one, strict=True))) for one in record.batches_s]
+    return statistics.median(per_round) if per_round else None
+
+
+def _disturbed_rounds(record: Record, _: VariantResult) -> float | None:
+    if not record.waited_s:
         return None
-    rows = sum(record.batch_rows)
-    per_round = [
-        sum(seconds * count for seconds, count in zip(batches, record.batch_rows, strict=True)) / rows
-        for batches in record.batches_s
-    ]
-    return statistics.median(per_round)
+    return sum(not is_calm(*one) for one in zip(record.rounds_s, record.waited_s, strict=True))
 
 
-# What a row does not say.
-_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
+# How far rounds scatter is no property of the code: it is never judged.
+_scatter_row = partial(timing_row, tolerance=NEVER_JUDGED)
+_count_row = partial(timing_row, unit=Unit.COUNT, direction=Direction.NEITHER)
+_speedup_row = partial(timing_row, unit=Unit.NONE, direction=Direction.HIGHER_IS_BETTER)
 
-# How far rounds scatter is no property of the code: the rows that say so are never judged.
 LATENCY: tuple[Metric, ...] = (
-    _row(
+    timing_row(
         name="latency_s",
         title="Latency",
         column="latency",
@@ -72,7 +87,7 @@ LATENCY: tuple[Metric, ...] = (
         value=_of_rounds(statistics.median),
         tables={ReportTable.VARIATION: 10},
     ),
-    _row(
+    timing_row(
         name="latency_mean_s",
         title="Mean latency",
         column="mean",
@@ -81,25 +96,23 @@ LATENCY: tuple[Metric, ...] = (
         value=_of_rounds(statistics.fmean),
         tables={ReportTable.VARIATION: 15},
     ),
-    _row(
+    _scatter_row(
         name="latency_stddev_s",
         title="Latency, standard deviation",
         column="std. dev.",
         formula="sample standard deviation of the rounds' latencies; none for one round",
         source="pytest-benchmark",
         value=_of_rounds(standard_deviation, least=2),
-        tolerance=NEVER_JUDGED,
     ),
-    _row(
+    _scatter_row(
         name="latency_iqr_s",
         title="Latency, interquartile range",
         column="IQR",
         formula="upper minus lower quartile of the rounds' latencies; none for one round",
         source="pytest-benchmark",
-        value=_interquartile_range,
-        tolerance=NEVER_JUDGED,
+        value=_of_rounds(_interquartile_range, least=2),
     ),
-    _row(
+    timing_row(
         name="per_sample_latency_s",
         title="Latency per sample",
         column="per sample",
@@ -110,18 +123,16 @@ LATENCY: tuple[Metric, ...] = (
         source="own; MLPerf's per-sample latency without the queue",
         value=_per_sample_latency,
     ),
-    _row(
+    throughput_row(
         name="output_tokens_per_s",
         title="Output throughput",
         column="tokens/s",
-        unit=Unit.TOKENS_PER_SECOND,
-        direction=Direction.HIGHER_IS_BETTER,
         formula="new tokens of all prompts / latency_s; the prefill's time is in it",
         source="vLLM's output throughput",
         value=lambda record, _: record.tokens_per_s,
         tables={ReportTable.SCENARIO: 30},
     ),
-    _row(
+    timing_row(
         name="ms_per_token",
         title="Time per new token",
         column="ms/token",
@@ -131,7 +142,7 @@ LATENCY: tuple[Metric, ...] = (
         value=_ms_per_token,
         tables={ReportTable.PREFILL_DECODE: 25},
     ),
-    _row(
+    _scatter_row(
         name="latency_cv",
         title="Latency, coefficient of variation",
         column="CV",
@@ -143,58 +154,32 @@ LATENCY: tuple[Metric, ...] = (
         source="aiperf's bands",
         value=lambda record, _: coefficient_of_variation(record.rounds_s),
         tables={ReportTable.VARIATION: 50},
-        tolerance=NEVER_JUDGED,
     ),
-    _row(
+    _scatter_row(
         name="latency_low_s",
         title="Latency, lower bound",
         column="from",
         formula="lower end of Student's 95 % interval of the rounds' geometric mean; at least three rounds",
-        value=_bound(lambda found: found.low),
+        value=_part_of(_interval, lambda found: found.low),
         tables={ReportTable.VARIATION: 20},
-        tolerance=NEVER_JUDGED,
     ),
-    _row(
+    _scatter_row(
         name="latency_high_s",
         title="Latency, upper bound",
         column="to",
         formula="upper end of Student's 95 % interval of the rounds' geometric mean",
-        value=_bound(lambda found: found.high),
+        value=_part_of(_interval, lambda found: found.high),
         tables={ReportTable.VARIATION: 30},
-        tolerance=NEVER_JUDGED,
     ),
-    _row(
+    _count_row(
         name="rounds",
         title="Timed rounds",
         column="rounds",
-        unit=Unit.COUNT,
-        direction=Direction.NEITHER,
         formula="number of timed rounds",
         value=lambda record, _: len(record.rounds_s) or None,
         tables={ReportTable.VARIATION: 40},
     ),
-)
-
-
-def _of_speedup(field: Callable[[Speedup], float]) -> Value:
-    def value(record: Record, _: VariantResult) -> float | None:
-        found = record_speedup(record)
-        return field(found) if found else None
-
-    return value
-
-
-def _disturbed_rounds(record: Record, _: VariantResult) -> float | None:
-    if not record.waited_s:
-        return None
-    return sum(not is_calm(*one) for one in zip(record.rounds_s, record.waited_s, strict=True))
-
-
-# What a row does not say.
-_speedup = partial(Metric, unit=Unit.NONE, direction=Direction.HIGHER_IS_BETTER, kind=Kind.TIMING)
-
-SPEEDUP: tuple[Metric, ...] = (
-    _speedup(
+    _speedup_row(
         name="speedup",
         title="Speed-up",
         column="speed-up",
@@ -203,10 +188,10 @@ SPEEDUP: tuple[Metric, ...] = (
             "of the 20 % trimmed mean of their logarithms; none for fewer than three pairs, or two where the run's "
             "other cases show how far pairs scatter"
         ),
-        value=_of_speedup(lambda found: found.ratio),
+        value=_part_of(record_speedup, lambda found: found.ratio),
         tolerance=Tolerance(relative=0.05),
     ),
-    _speedup(
+    _speedup_row(
         name="speedup_low",
         title="Speed-up, lower bound",
         column="from",
@@ -215,24 +200,22 @@ SPEEDUP: tuple[Metric, ...] = (
             "shrunk toward those of the run's other comparisons, plus the variance between processes of identical work"
         ),
         source="Tukey and McLaughlin 1963; Smyth 2004",
-        value=_of_speedup(lambda found: found.low),
+        value=_part_of(record_speedup, lambda found: found.low),
         tolerance=NEVER_JUDGED,
     ),
-    _speedup(
+    _speedup_row(
         name="speedup_high",
         title="Speed-up, upper bound",
         column="to",
         formula="upper end of the speed-up's 95 % interval",
         source="Tukey and McLaughlin 1963; Smyth 2004",
-        value=_of_speedup(lambda found: found.high),
+        value=_part_of(record_speedup, lambda found: found.high),
         tolerance=NEVER_JUDGED,
     ),
-    _speedup(
+    _count_row(
         name="disturbed_rounds",
         title="Disturbed rounds",
         column="disturbed",
-        unit=Unit.COUNT,
-        direction=Direction.NEITHER,
         formula=(
             "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
             "the threads; none where the system doesn't report it"

@@ -10,12 +10,14 @@ from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.metrics.metric import (
     NEVER_JUDGED,
     Direction,
-    Kind,
     Metric,
     ReportTable,
     Tolerance,
     Unit,
     Value,
+    exact_row,
+    memory_row,
+    timing_row,
 )
 from llm_bench_fixtures.results.record import MemoryFacts, Record, VariantResult, WorkloadFacts
 
@@ -24,12 +26,8 @@ def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
     return lambda record, _: value(record.memory) if record.memory else None
 
 
-# What a row does not say.
-_row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.MEMORY)
-_seconds = partial(_row, unit=Unit.SECONDS, kind=Kind.TIMING)
-
 MEMORY: tuple[Metric, ...] = (
-    _row(
+    memory_row(
         name="libraries_bytes",
         title="Libraries",
         column="libraries",
@@ -41,7 +39,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 5},
         tolerance=NEVER_JUDGED,  # depends on which variants' libraries were imported before the fork
     ),
-    _row(
+    memory_row(
         name="own_memory_bytes",
         title="Peak memory",
         column="peak memory",
@@ -53,7 +51,7 @@ MEMORY: tuple[Metric, ...] = (
         value=_of_memory(lambda memory: memory.own_bytes),
         tables={ReportTable.MEMORY: 50},
     ),
-    _row(
+    memory_row(
         name="peak_rss_bytes",
         title="Peak memory with libraries' pages",
         column="with libraries' pages",
@@ -66,7 +64,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 55},
         tolerance=NEVER_JUDGED,  # depends on which libraries' pages were touched before
     ),
-    _row(
+    memory_row(
         name="cuda_max_allocated_bytes",
         title="Peak of CUDA memory, allocated",
         column="CUDA allocated",
@@ -75,7 +73,7 @@ MEMORY: tuple[Metric, ...] = (
         value=_of_memory(lambda memory: memory.cuda_allocated_bytes),
         tables={ReportTable.MEMORY: 60},
     ),
-    _row(
+    memory_row(
         name="cuda_max_reserved_bytes",
         title="Peak of CUDA memory, reserved",
         column="CUDA reserved",
@@ -84,7 +82,7 @@ MEMORY: tuple[Metric, ...] = (
         value=_of_memory(lambda memory: memory.cuda_reserved_bytes),
         tables={ReportTable.MEMORY: 70},
     ),
-    _seconds(
+    timing_row(
         name="first_generate_s",
         title="First generate",
         column="first generate",
@@ -92,7 +90,7 @@ MEMORY: tuple[Metric, ...] = (
         value=lambda _, variant: variant.first_generate_s,
         tables={ReportTable.VARIATION: 70},
     ),
-    _seconds(
+    timing_row(
         name="load_s",
         title="Load time",
         column="load",
@@ -104,7 +102,7 @@ MEMORY: tuple[Metric, ...] = (
         value=lambda _, variant: variant.load_s,
         tables={ReportTable.VARIATION: 60},
     ),
-    _seconds(
+    timing_row(
         name="compile_s",
         title="Compile time",
         column="compile",
@@ -116,7 +114,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 62},
         tolerance=NEVER_JUDGED,  # measured once, by whatever run filled the cache
     ),
-    _seconds(
+    timing_row(
         name="conversion_s",
         title="Conversion time",
         column="conversion",
@@ -128,7 +126,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 65},
         tolerance=NEVER_JUDGED,  # measured once, on whatever machine filled the cache
     ),
-    _row(
+    memory_row(
         name="weight_bytes",
         title="Weights",
         column="weights",
@@ -142,13 +140,12 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 10},
         tolerance=Tolerance(),
     ),
-    _row(
+    exact_row(
         name="quantized_share",
         title="Share of the weights quantized",
         column="quantized",
         unit=Unit.SHARE,
         direction=Direction.NEITHER,
-        kind=Kind.EXACT,
         formula=(
             "weights in quantized layers / all weights, in numbers, not bytes: what the engine leaves as it is (norms, "
             "most embeddings and output layers, routers, experts that it doesn't know) counts as not quantized"
@@ -174,13 +171,11 @@ def _padding_share(record: Record, _: VariantResult) -> float | None:
     return record.workload.padded_tokens / (record.workload.padded_tokens + record.workload.prompt_tokens)
 
 
-# What a row does not say.
-_exact = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.EXACT)
-_flops = partial(_exact, unit=Unit.FLOPS, source="torch.utils.flop_counter")
-_tokens = partial(_exact, unit=Unit.TOKENS)
+_flops_row = partial(exact_row, unit=Unit.FLOPS, source="torch.utils.flop_counter")
+_tokens_row = partial(exact_row, unit=Unit.TOKENS)
 
 EXACT: tuple[Metric, ...] = (
-    _tokens(
+    _tokens_row(
         name="new_tokens",
         title="New tokens",
         column="new tokens",
@@ -189,7 +184,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_workload(lambda workload: workload.new_tokens),
         tables={ReportTable.SCENARIO: 50},
     ),
-    _tokens(
+    _tokens_row(
         name="prompt_tokens",
         title="Prompt tokens",
         column="prompt tokens",
@@ -198,14 +193,14 @@ EXACT: tuple[Metric, ...] = (
         value=_of_workload(lambda workload: workload.prompt_tokens),
         tables={ReportTable.SCENARIO: 40},
     ),
-    _tokens(
+    _tokens_row(
         name="padded_tokens",
         title="Padding tokens",
         column="padding tokens",
         formula="positions of a round's batches that hold padding",
         value=_of_workload(lambda workload: workload.padded_tokens),
     ),
-    _exact(
+    exact_row(
         name="padding_share",
         title="Share of padding",
         column="padding share",
@@ -213,7 +208,7 @@ EXACT: tuple[Metric, ...] = (
         formula="padded_tokens / (padded_tokens + prompt_tokens)",
         value=_padding_share,
     ),
-    _exact(
+    exact_row(
         name="forward_passes",
         title="Forward passes",
         column="forward passes",
@@ -222,7 +217,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.forward_passes),
         tables={ReportTable.MEMORY: 80},
     ),
-    _flops(
+    _flops_row(
         name="prefill_flops",
         title="FLOPs of the prefill",
         column="prefill FLOPs",
@@ -233,7 +228,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.prefill_flops),
         tables={ReportTable.MEMORY: 90},
     ),
-    _flops(
+    _flops_row(
         name="decode_flops",
         title="FLOPs of the decode",
         column="decode FLOPs",
@@ -241,7 +236,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.decode_flops),
         tables={ReportTable.MEMORY: 100},
     ),
-    _exact(
+    exact_row(
         name="weight_bytes_read",
         title="Weights read",
         column="weights read",
@@ -252,7 +247,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.weight_bytes_read),
         tables={ReportTable.MEMORY: 20},
     ),
-    _exact(
+    exact_row(
         name="cache_bytes_read",
         title="Cache read",
         column="cache read",
@@ -260,7 +255,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.cache_bytes_read),
         tables={ReportTable.MEMORY: 40},
     ),
-    _exact(
+    exact_row(
         name="cache_bytes",
         title="KV cache",
         column="KV cache",
@@ -271,7 +266,7 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.cache_bytes),
         tables={ReportTable.MEMORY: 30},
     ),
-    _exact(
+    exact_row(
         name="state_bytes",
         title="Recurrent state",
         column="state",

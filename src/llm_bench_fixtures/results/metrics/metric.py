@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TypeAlias
 
 from llm_bench_fixtures.errors import UnknownName
@@ -151,3 +152,11 @@ class Metric:
         if self.direction is Direction.NEITHER and self.kind is not Kind.EXACT:
             return NEVER_JUDGED
         return self.tolerance or BY_KIND[self.kind]
+
+
+# What the rows of METRICS have in common. Each begins with its name, its title and its column.
+timing_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
+throughput_row = partial(timing_row, unit=Unit.TOKENS_PER_SECOND, direction=Direction.HIGHER_IS_BETTER)
+memory_row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.MEMORY)
+exact_row = partial(memory_row, kind=Kind.EXACT)
+quality_row = partial(Metric, unit=Unit.NONE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)

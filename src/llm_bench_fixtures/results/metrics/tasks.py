@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
-from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, Unit
+from llm_bench_fixtures.results.metrics.metric import Direction, Metric, Unit, quality_row
 from llm_bench_fixtures.results.metrics.quality import FLIPS, POINTS
 
 PREFIX = "task_"
@@ -41,35 +41,26 @@ def with_tasks(metrics: Mapping[str, Metric], tasks: Iterable[TaskFacts]) -> dic
 def _rows(task: TaskFacts, metric: TaskMetric) -> Iterator[Metric]:
     name, head = value_name(task.name, metric.name), f"{task.name} {metric.name}"
     unit = Unit.SHARE if metric.is_share else Unit.NONE
-    yield Metric(
-        name=name,
-        title=f"{task.name}, {metric.name}",
-        column=head,
+    yield quality_row(
+        *(name, f"{task.name}, {metric.name}", head),
         unit=unit,
         direction=DIRECTIONS[metric.higher_is_better],
-        kind=Kind.QUALITY,
         formula=f"{metric.name} of the task {task.name}, as lm-evaluation-harness computes it",
         source="lm-evaluation-harness",
         tolerance=POINTS if metric.is_share else None,
     )
-    row = partial(Metric, direction=Direction.NEITHER, kind=Kind.QUALITY, unit=unit)
+    row = partial(quality_row, direction=Direction.NEITHER, unit=unit)
     yield row(
-        name=f"{name}_{CHANGE}",
-        title=f"Change of {head}",
-        column=f"{head} Δ",
+        *(f"{name}_{CHANGE}", f"Change of {head}", f"{head} Δ"),
         formula=f"{name} less the reference's, on the same items",
     )
     yield row(
-        name=f"{name}_{CHANGE_ERROR}",
-        title=f"Standard error of the change of {head}",
-        column=f"{head} Δ ±",
+        *(f"{name}_{CHANGE_ERROR}", f"Standard error of the change of {head}", f"{head} Δ ±"),
         formula="of the items' paired differences; of what is no mean, the delete-a-group jackknife's",
     )
     for way, to in ((LOST, "wrong, and right under the reference"), (GAINED, "right, and wrong under the reference")):
         yield row(
-            name=f"{name}_{way}",
-            title=f"Answers {way}, {head}",
-            column=f"{head} {way}",
+            *(f"{name}_{way}", f"Answers {way}, {head}", f"{head} {way}"),
             unit=Unit.COUNT,
             formula=f"items that are {to}",
             source=FLIPS,

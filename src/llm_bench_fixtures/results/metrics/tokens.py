@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from llm_bench_fixtures.results import prefill_decode, roofline
-from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
+from llm_bench_fixtures.results.metrics.metric import (
+    NEVER_JUDGED,
+    Direction,
+    Metric,
+    ReportTable,
+    Unit,
+    Value,
+    throughput_row,
+    timing_row,
+)
 from llm_bench_fixtures.results.noise import probe_medians_s
 from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
 from llm_bench_fixtures.statistics.spread import percentile
@@ -33,12 +42,8 @@ def _per_prefill_second(count: Callable[[WorkloadFacts], int]) -> Value:
     return value
 
 
-# What a row does not say.
-_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
-_throughput = partial(_row, unit=Unit.TOKENS_PER_SECOND, direction=Direction.HIGHER_IS_BETTER)
-
 TOKENS: tuple[Metric, ...] = (
-    _row(
+    timing_row(
         name="ttft_s",
         title="Time to first token",
         column="TTFT",
@@ -47,7 +52,7 @@ TOKENS: tuple[Metric, ...] = (
         value=_median(prefill_decode.ttft_s),
         tables={ReportTable.SCENARIO: 10, ReportTable.PREFILL_DECODE: 10},
     ),
-    _row(
+    timing_row(
         name="tpot_s",
         title="Time per output token",
         column="TPOT",
@@ -60,10 +65,8 @@ TOKENS: tuple[Metric, ...] = (
         tables={ReportTable.SCENARIO: 20, ReportTable.PREFILL_DECODE: 20},
     ),
     *(
-        _row(
-            name=f"itl_p{percent}_s",
-            title=f"Inter-token latency, {percent}th percentile",
-            column=f"ITL p{percent}",
+        timing_row(
+            *(f"itl_p{percent}_s", f"Inter-token latency, {percent}th percentile", f"ITL p{percent}"),
             formula=(
                 f"{percent}th percentile of the gaps between tokens, over all batches and rounds; "
                 f"none for fewer than {100 // (100 - percent)} gaps"
@@ -74,7 +77,7 @@ TOKENS: tuple[Metric, ...] = (
         )
         for percent in (50, 90, 99)
     ),
-    _throughput(
+    throughput_row(
         name="prefill_tokens_per_s",
         title="Prefill throughput",
         column="prefill tokens/s",
@@ -83,14 +86,14 @@ TOKENS: tuple[Metric, ...] = (
         value=_per_prefill_second(lambda workload: workload.prompt_tokens),
         tables={ReportTable.PREFILL_DECODE: 40},
     ),
-    _throughput(
+    throughput_row(
         name="prefill_positions_per_s",
         title="Prefill throughput with padding",
         column="prefill positions/s",
         formula="prompt tokens and padding / summed seconds of the batches up to their first token",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens + workload.padded_tokens),
     ),
-    _throughput(
+    throughput_row(
         name="decode_tokens_per_s",
         title="Decode throughput",
         column="decode tokens/s",
@@ -122,13 +125,12 @@ def _probe_median(part: int) -> Value:
     return value
 
 
-# What a row does not say.
-_of_machine = partial(Metric, unit=Unit.SECONDS, direction=Direction.NEITHER, kind=Kind.TIMING)
-_utilization = partial(_of_machine, unit=Unit.SHARE, direction=Direction.HIGHER_IS_BETTER, tolerance=NEVER_JUDGED)
-
 # How much the machine could do at the hour is no property of the code: MBU and MFU are never judged.
+_utilization_row = partial(timing_row, unit=Unit.SHARE, direction=Direction.HIGHER_IS_BETTER, tolerance=NEVER_JUDGED)
+_machine_row = partial(timing_row, direction=Direction.NEITHER)
+
 MACHINE: tuple[Metric, ...] = (
-    _utilization(
+    _utilization_row(
         name="mbu",
         title="Model bandwidth utilization",
         column="MBU",
@@ -140,7 +142,7 @@ MACHINE: tuple[Metric, ...] = (
         value=roofline.mbu,
         tables={ReportTable.PREFILL_DECODE: 90},
     ),
-    _utilization(
+    _utilization_row(
         name="mfu",
         title="Model FLOPs utilization",
         column="MFU",
@@ -152,7 +154,7 @@ MACHINE: tuple[Metric, ...] = (
         value=roofline.mfu,
         tables={ReportTable.PREFILL_DECODE: 80},
     ),
-    _of_machine(
+    _machine_row(
         name="roofline_ttft_s",
         title="Roofline time to first token",
         column="roofline TTFT",
@@ -161,7 +163,7 @@ MACHINE: tuple[Metric, ...] = (
         value=roofline.roofline_ttft_s,
         tables={ReportTable.PREFILL_DECODE: 60},
     ),
-    _of_machine(
+    _machine_row(
         name="roofline_tpot_s",
         title="Roofline time per output token",
         column="roofline TPOT",
@@ -170,7 +172,7 @@ MACHINE: tuple[Metric, ...] = (
         value=roofline.roofline_tpot_s,
         tables={ReportTable.PREFILL_DECODE: 70},
     ),
-    _of_machine(
+    _machine_row(
         name="energy_j",
         title="Energy",
         column="energy",
@@ -184,7 +186,7 @@ MACHINE: tuple[Metric, ...] = (
         value=_energy,
         tables={ReportTable.PREFILL_DECODE: 100},
     ),
-    _of_machine(
+    _machine_row(
         name="tokens_per_joule",
         title="Tokens per joule",
         column="tokens/J",
@@ -194,14 +196,14 @@ MACHINE: tuple[Metric, ...] = (
         value=_tokens_per_joule,
         tables={ReportTable.PREFILL_DECODE: 110},
     ),
-    _of_machine(
+    _machine_row(
         name="probe_matmul_s",
         title="Matrix product of the probe",
         column="probe matmul",
         formula="median over the rounds of a fixed float32 matrix product, run before each; only with --llm-probe",
         value=_probe_median(0),
     ),
-    _of_machine(
+    _machine_row(
         name="probe_read_s",
         title="Memory read of the probe",
         column="probe read",
