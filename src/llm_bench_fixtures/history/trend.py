@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -105,75 +106,42 @@ def read_trend(storage: Storage, chosen: TrendFilter, pass_over: PassOver) -> li
 
     pass_over: called with each run that can't be read.
     """
-    rows = _Rows(chosen)
-    groups: dict[Fingerprint, list[_Measured]] = defaultdict(list)
+    groups: dict[Fingerprint, list[Values]] = defaultdict(list)
     for one in storage.values(chosen.metrics, pass_over):
         if chosen.branch in ("", one.heading.provenance.branch):
-            groups[fingerprint_of(one.heading.provenance)].append(rows.followed(one))
-    for measured in groups.values():
-        measured.sort(key=lambda one: one.heading.started)
+            groups[fingerprint_of(one.heading.provenance)].append(one)
+    for runs in groups.values():
+        runs.sort(key=lambda one: one.heading.started)
     newest_first = sorted(groups.items(), key=lambda group: group[1][-1].heading.started, reverse=True)
-    return [_group(*group, rows) for group in newest_first]
+    return [_group(fingerprint, runs, chosen) for fingerprint, runs in newest_first]
 
 
-@dataclass(frozen=True)
-class _Measured:
-    heading: Heading
-    rows: NDArray[np.int64]
-    """(N,): the number that `_Rows` gave to each test and variant that is followed."""
-    values: Floats
-    """(N, metrics), NaN where there is none."""
-
-
-class _Rows:
-    """Numbers each test and variant that is followed."""
-
-    def __init__(self, chosen: TrendFilter) -> None:
-        self.chosen = chosen
-        self.names: list[tuple[str, str]] = []
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._of_run: dict[tuple[tuple[str, str], ...], NDArray[np.int64]] = {}  # most runs have the same benchmarks
-        self._last: tuple[tuple[str, str], ...] | None = None  # hashed anew each time
-        self._places: NDArray[np.int64]  # places of those that are followed
-        self._rows: NDArray[np.int64]  # their numbers
-
-    def followed(self, run: Values) -> _Measured:
-        """The run's values of tests and variants that are followed."""
-        import numpy as np
-
-        if run.benchmarks is not self._last:
-            if (numbers := self._of_run.get(run.benchmarks)) is None:
-                numbers = np.array([self._number(name) for name in run.benchmarks], dtype=np.int64)
-                self._of_run[run.benchmarks] = numbers
-            self._last, self._places, self._rows = run.benchmarks, np.flatnonzero(numbers >= 0), numbers[numbers >= 0]
-        return _Measured(run.heading, self._rows, run.values[self._places])
-
-    def _number(self, name: tuple[str, str]) -> int:
-        """-1 for a test and variant that isn't followed."""
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers[name] = len(self.names) if self.chosen.has(*name) else -1
-            self.names += [name] if number >= 0 else []
-        return number
-
-
-def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows) -> Group:
+def _group(fingerprint: Fingerprint, runs: Sequence[Values], chosen: TrendFilter) -> Group:
     import numpy as np
 
-    positions = np.repeat(np.arange(len(measured)), [len(run.rows) for run in measured])
-    of_record = np.concatenate([run.rows for run in measured])
-    values = np.concatenate([run.values for run in measured])
-    by_variant: dict[str, list[int]] = defaultdict(list)
-    for number in np.unique(of_record):
-        by_variant[rows.names[number][1]].append(int(number))
+    numbers: dict[tuple[str, str], int] = {}  # of each test and variant that is followed
+
+    @cache  # most runs have the same benchmarks
+    def numbers_of(benchmarks: tuple[tuple[str, str], ...]) -> NDArray[np.int64]:
+        """(N,): the number of each; -1 for one that isn't followed."""
+        found = [numbers.setdefault(name, len(numbers)) if chosen.has(*name) else -1 for name in benchmarks]
+        return np.array(found, dtype=np.int64)
+
+    rows = np.concatenate([numbers_of(run.benchmarks) for run in runs])
+    columns = np.repeat(np.arange(len(runs)), [len(run.benchmarks) for run in runs])
+    values = np.concatenate([run.values for run in runs])
+    followed = rows >= 0
+    of_variant: dict[str, list[int]] = defaultdict(list)
+    for (_, variant), number in numbers.items():
+        of_variant[variant].append(number)
     lines = []
-    for index, metric in enumerate(rows.chosen.metrics):
-        matrix = np.full((len(rows.names), len(measured)), np.nan)
-        matrix[of_record, positions] = values[:, index]
-        for variant, numbers in by_variant.items():
-            line = _line(metric, variant, matrix[numbers])
+    for index, metric in enumerate(chosen.metrics):
+        matrix = np.full((len(numbers), len(runs)), np.nan)
+        matrix[rows[followed], columns[followed]] = values[followed, index]
+        for variant, own in of_variant.items():
+            line = _line(metric, variant, matrix[own])
             lines += [line] if line else []
-    return Group(fingerprint, tuple(run.heading for run in measured), tuple(lines))
+    return Group(fingerprint, tuple(run.heading for run in runs), tuple(lines))
 
 
 def _line(metric: str, variant: str, values: Floats) -> TrendLine | None:
