@@ -27,7 +27,7 @@ from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import write_whole
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
-LONGEST_VALUE = 70  # bytes of a token's time in pytest-benchmark's files, with all that it is indented by
+MOST_INDENT = 50  # bytes by which pytest-benchmark's files indent a value, with the end of its line
 ADDRESS = re.compile(r"([a-z+]+://.+)#(\d{1,18})", re.ASCII | re.DOTALL)
 RAW = ("batches_s", "tokens_s", "outputs")  # a record's large fields, kept only where pytest-benchmark keeps raw data
 
@@ -162,21 +162,13 @@ def fault_of_stored(output_json: dict[str, Any]) -> str:
     """Why what pytest-benchmark is about to write will not be read again, in words that follow its name; empty where it
     will.
 
-    It is only written out to count where it has so many times that this can be.
+    It is only written out as it will be where it may be so large.
     """
-    if _raw_values(output_json) < storage.MOST_BYTES // LONGEST_VALUE:
+    compact = json.dumps(output_json, default=str)
+    if len(compact) + compact.count(",") * MOST_INDENT < storage.MOST_BYTES:
         return ""
     text = json.dumps(output_json, indent=4, default=str)
     return next(storage.faults_of_size(len(text), text.count(",") + 1), "")
-
-
-def _raw_values(output_json: Mapping[str, Any]) -> int:
-    """Times of tokens, rounds and requests in it."""
-    kept = [benchmark["extra_info"].get(EXTRA, {}) for benchmark in output_json["benchmarks"]]
-    batches = chain.from_iterable(record.get("tokens_s", ()) for record in (*kept, *output_json[EXTRA]["records"]))
-    rounds = sum(len(benchmark["stats"].get("data", ())) for benchmark in output_json["benchmarks"])
-    requests = chain.from_iterable(point["requests"] for point in output_json[EXTRA]["loads"])
-    return rounds + sum(map(len, chain(chain.from_iterable(batches), requests)))
 
 
 class _Unread(msgspec.Struct, gc=False):

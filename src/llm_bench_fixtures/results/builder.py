@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import geometric_mean
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
-from llm_bench_fixtures.results.pooled import OF_QUALITY
+from llm_bench_fixtures.results.pooled import OF_QUALITY, summed
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import Record, Run, Scenario, Session, Status, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
 from llm_bench_fixtures.results.storage import bounded
 
@@ -116,22 +116,20 @@ class RunBuilder:
     def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
         """The run so far."""
         before, phases = self._before, {phase.value: seconds for phase, seconds in phase_s.items()}
-        if before is not None:
-            names = dict.fromkeys((*before.phase_s, *phases))
-            phases = {name: before.phase_s.get(name, 0.0) + phases.get(name, 0.0) for name in names}
+        kept = {test for test, one in self._records.items() if one.status is Status.MEASURED} - self._own
         return Run(
             provenance=bounded(provenance),
             reference=self.reference,
             variants=tuple(self._with_quality(self._with_equivalence(one)) for one in self._variants.values()),
             records=with_expected_variance(self._records.values()),
             session_s=time.perf_counter() - self._started + (before.session_s if before else 0.0),
-            phase_s=phases,
+            phase_s=summed([before.phase_s, phases] if before else [phases]),
             interrupted=interrupted,
             instrumentation_ratios=dict(self._instrumentation_ratios),
             loads=tuple(self._loads.values()),
             scenarios=bounded(self.scenarios),
             checked=dict(self._checked),
-            earlier=tuple(self._earlier(before)) if before else (),
+            earlier=tuple(before.sessions(kept)) if before else (),
         )
 
     def _with_quality(self, variant: VariantResult) -> VariantResult:
@@ -148,15 +146,6 @@ class RunBuilder:
         modes = {one.mode for one in variant.equivalence}
         kept = tuple(one for one in earlier.equivalence if one.mode not in modes) if earlier else ()
         return replace(variant, equivalence=(*kept, *variant.equivalence)) if kept else variant
-
-    def _earlier(self, before: Run) -> Iterator[Session]:
-        """The sessions before this one, as far as their figures are still there."""
-        known = {test for session in before.earlier for test in session.tests}
-        last = tuple(one.test for one in before.measured() if one.test not in known)
-        kept = {test for test, one in self._records.items() if one.status is Status.MEASURED} - self._own
-        for session in (*before.earlier, Session(before.provenance.started, last)):
-            if tests := tuple(test for test in session.tests if test in kept):
-                yield replace(session, tests=tests)
 
 
 def _place(point: LoadPoint) -> tuple[str, float, int, int]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.results.pooled import pooled_variants
+from llm_bench_fixtures.results.pooled import pooled_variants, summed
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import Record, Run, Session, Status
+from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import with_expected_variance
 
 TELLING = (Status.MEASURED, Status.ERROR, Status.SKIPPED)  # most telling first: the status kept of two for one test
@@ -33,14 +33,13 @@ def merged_run(shards: Sequence[Run]) -> Run:
     joined = {name: tuple(chain.from_iterable(getattr(run, name) for run in runs)) for name in ("loads", "scenarios")}
     ratios = {name: ratios for run in runs for name, ratios in run.instrumentation_ratios.items()}
     checks = [pair for run in runs for pair in run.checked.items()]
-    phases = dict.fromkeys(name for run in runs for name in run.phase_s)
     fields: dict[str, Any] = {
         "provenance": _provenance([run.provenance for run in runs]),
         "variants": tuple(pooled_variants(shards)),
         "records": with_expected_variance(record for record, _ in kept.values()),
         "session_s": sum(run.session_s for run in runs),
         "time_limit_s": None if None in limits else max(filter(None, limits)),
-        "phase_s": {name: sum(run.phase_s.get(name, 0.0) for run in runs) for name in phases},
+        "phase_s": summed(run.phase_s for run in runs),
         "interrupted": any(run.interrupted for run in runs),
         "instrumentation_ratios": ratios,
         "loads": joined["loads"],
@@ -50,7 +49,11 @@ def merged_run(shards: Sequence[Run]) -> Run:
         "refused": "; ".join(dict.fromkeys(run.refused for run in runs if run.refused)),
         "scenarios": tuple(dict.fromkeys(joined["scenarios"])),
         "checked": dict(checks) | {test: reason for test, reason in checks if not reason},  # passed before skipped
-        "earlier": tuple(_sessions(before, {test: run for test, (_, run) in kept.items()})),
+        "earlier": tuple(
+            session
+            for run in before
+            for session in run.sessions({test for test, (_, shard) in kept.items() if shard is run})
+        ),
         "blessing": None,
     }
     return replace(last, **fields)
@@ -83,14 +86,3 @@ def _provenance(origins: Sequence[Provenance]) -> Provenance:
     known |= {name: max((getattr(origin, name) for origin in origins), key=len) for name in ("corpus", "prompts")}
     digests = {part: digest for origin in origins for part, digest in origin.model_digests.items()}
     return replace(last, **known, tasks=tuple(by_name.values()), model_digests=digests)
-
-
-def _sessions(before: Iterable[Run], from_run: Mapping[str, Run]) -> Iterator[Session]:
-    """Yield the sessions of all shards but the last, as far as their figures are kept."""
-    for run in before:
-        kept = {one.test for one in run.measured() if from_run[one.test] is run}
-        earlier = {test for session in run.earlier for test in session.tests}
-        own = Session(run.provenance.started, tuple(one.test for one in run.measured() if one.test not in earlier))
-        for session in (*run.earlier, own):
-            if tests := tuple(test for test in session.tests if test in kept):
-                yield replace(session, tests=tests)

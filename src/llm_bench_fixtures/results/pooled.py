@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -73,13 +74,20 @@ def _medians(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: statistics.median(one[name] for one in values if name in one) for name in names}
 
 
+def summed(values: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Sums by name."""
+    sums: dict[str, float] = defaultdict(float)
+    for name, value in chain.from_iterable(one.items() for one in values):
+        sums[name] += value
+    return dict(sums)
+
+
 def pooled_run(runs: Sequence[Run]) -> PooledRun:
     """runs: of the same version, model and machine, the first of which says where the numbers come from. A benchmark
     that only some runs measured has the rounds of these; loads of a server are those of the first run that has any."""
     first = runs[0]
     tests = dict.fromkeys(record.test for run in runs for record in run.records)
     of_test = [{record.test: record for record in run.records} for run in runs]
-    phases = dict.fromkeys(name for run in runs for name in run.phase_s)
     ratios = dict.fromkeys(name for run in runs for name in run.instrumentation_ratios)
     return PooledRun(
         **vars(first)
@@ -87,7 +95,7 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
             "variants": tuple(pooled_variants(runs)),
             "records": tuple(pooled_record([records.get(test) for records in of_test]) for test in tests),
             "session_s": sum(run.session_s for run in runs),
-            "phase_s": {name: sum(run.phase_s.get(name, 0.0) for run in runs) for name in phases},
+            "phase_s": summed(run.phase_s for run in runs),
             "interrupted": any(run.interrupted for run in runs),
             "instrumentation_ratios": {
                 name: tuple(chain.from_iterable(run.instrumentation_ratios.get(name, ()) for run in runs))

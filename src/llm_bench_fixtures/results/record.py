@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Generic
 
@@ -381,3 +381,11 @@ class Run(Generic[RecordT]):
     def not_reached(self) -> list[RecordT]:
         """The records that the run had no time for."""
         return [one for one in self.records if one.status is Status.NOT_REACHED]
+
+    def sessions(self, kept: Container[str]) -> Iterator[Session]:
+        """The sessions that made it, its own last, with those of their tests that are kept; none without any."""
+        earlier = {test for session in self.earlier for test in session.tests}
+        own = Session(self.provenance.started, tuple(one.test for one in self.measured() if one.test not in earlier))
+        for session in (*self.earlier, own):
+            if tests := tuple(test for test in session.tests if test in kept):
+                yield replace(session, tests=tests)
