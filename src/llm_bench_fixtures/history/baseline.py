@@ -18,6 +18,7 @@ from llm_bench_fixtures.history.saved import SavedAt, read_run_of, read_saved_ru
 from llm_bench_fixtures.history.storage import Storage, select_run
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.pooled import OF_QUALITY
 from llm_bench_fixtures.results.record import RecordHead, Run, Status, VariantResult
 
 MERGE_BASE, BRANCH = "merge-base", "branch"
@@ -34,10 +35,6 @@ class Likeness:
     random_weights: bool
     selection: tuple[str, ...]
     """Parts of the command line that narrow the tests, as in Run.selection."""
-
-    def is_of_model(self, run: Heading) -> bool:
-        """Whether the saved run measured one of the candidates, with weights of the same kind."""
-        return run.provenance.model in self.models and run.provenance.random_weights == self.random_weights
 
 
 @dataclass(frozen=True)
@@ -66,13 +63,11 @@ class Origin:
 
     def refusal(self, run: Heading) -> str:
         """Why the run may not be the baseline; "" where it may."""
+        if not run.is_baseline:
+            return run.state.value
         if self.branch and run.provenance.branch != self.branch:
             return f"of branch {run.provenance.branch or 'none'}"
         return "with uncommitted changes" if self.commits and run.provenance.dirty else ""
-
-    def nearness(self, run: Heading) -> int:
-        """0 for a run of the nearest commit, less for every commit farther away."""
-        return -self.commits[run.provenance.commit] if self.commits else 0
 
     @property
     def words(self) -> str:
@@ -105,7 +100,7 @@ def find_baseline(
         runs = list(_as_many_as_matter(newest_first, likeness, origin))
     except StorageNotFound:  # a database that is there holds none yet
         runs = []
-    return choose_baseline(runs[::-1], likeness, origin, [one.reason for one in reversed(unreadable)])
+    return _choose(runs, likeness, origin, [one.reason for one in reversed(unreadable)])
 
 
 def _as_many_as_matter(newest_first: Iterable[Heading], likeness: Likeness, origin: Origin) -> Iterator[Heading]:
@@ -115,39 +110,41 @@ def _as_many_as_matter(newest_first: Iterable[Heading], likeness: Likeness, orig
     found = 0
     for run in newest_first:
         yield run
-        found += run.is_baseline and not origin.refusal(run) and _rank(run, likeness, origin) == best
+        found += not origin.refusal(run) and _rank(run, likeness, origin) == best
         if found > MOST_TRIED:
             return
 
 
 def _rank(run: Heading, likeness: Likeness, origin: Origin) -> tuple[bool, int, bool]:
-    return likeness.is_of_model(run), origin.nearness(run), run.selection == likeness.selection
+    """A run of the model is preferred to others; then one of a nearer commit, where the origin has commits; then one of
+    the same selection of tests."""
+    model, random_weights = run.provenance.model, run.provenance.random_weights
+    is_of_model = model in likeness.models and random_weights == likeness.random_weights
+    nearness = -origin.commits[run.provenance.commit] if origin.commits else 0
+    return is_of_model, nearness, run.selection == likeness.selection
 
 
-def choose_baseline(
-    oldest_first: Sequence[Heading], likeness: Likeness, origin: Origin = Origin(), unreadable: Sequence[str] = ()
-) -> Baseline:
-    """The best of the runs that are complete or blessed and of the origin.
-
-    A run of the model is preferred to others; then one of a nearer commit, where the origin has commits; then one of
-    the same selection of tests; then a newer one. A file that turns out to be damaged is passed over.
-    """
-    refusals = [origin.refusal(run) if run.is_baseline else run.state.value for run in oldest_first]
-    ranks = {
-        index: (_rank(run, likeness, origin), index) for index, run in enumerate(oldest_first) if not refusals[index]
-    }
-    best_first = sorted(ranks, key=lambda index: ranks[index], reverse=True)
+def _choose(newest_first: Sequence[Heading], likeness: Likeness, origin: Origin, unreadable: Sequence[str]) -> Baseline:
+    """The newest run of the best rank. A file that turns out to be damaged is passed over."""
+    refusals = {run.place: refusal for run in newest_first if (refusal := origin.refusal(run))}
+    fit = [run for run in newest_first if run.place not in refusals]
+    best_first = sorted(fit, key=lambda run: _rank(run, likeness, origin), reverse=True)
     for place, chosen in enumerate(best_first, start=1):
         try:
-            run = read_saved_run(oldest_first[chosen].place)
+            run = read_saved_run(chosen.place)
         except UnreadableResults as error:
-            refusals[chosen] = str(error)
+            refusals[chosen.place] = str(error)
             continue
-        newer = _passed_over(oldest_first[chosen + 1 :], refusals[chosen + 1 :])
-        whole, notes = _completed(run, [oldest_first[index] for index in best_first[place:]])
+        newer = _passed_over(newest_first[: newest_first.index(chosen)], refusals)
+        whole, notes = _completed(run, best_first[place:])
         return Baseline(whole, passed_over=(*newer, *unreadable), notes=notes)
-    passed_over = [*_passed_over(oldest_first, refusals), *unreadable]
-    return Baseline(None, _nothing(origin, passed_over), tuple(passed_over))
+    passed_over = (*_passed_over(newest_first, refusals), *unreadable)
+    return Baseline(None, _nothing(origin, passed_over), passed_over)
+
+
+def _passed_over(runs: Iterable[Heading], refusals: Mapping[SavedAt, str]) -> list[str]:
+    """Those of the runs that were refused, each with the reason."""
+    return [f"{run.place.name}: {refusals[run.place]}" for run in runs if run.place in refusals]
 
 
 def _completed(run: Run, others: Iterable[Heading]) -> tuple[Run, tuple[str, ...]]:
@@ -209,26 +206,13 @@ def _filled_variant(variant: VariantResult, other: VariantResult | None, is_scor
         return other if is_scored_alike else replace(other, quality={}, loss_blocks=(), item_blocks={}, unscored=True)
     if not (variant.unscored and is_scored_alike and other.quality):
         return variant
-    return replace(
-        variant,
-        quality=other.quality,
-        loss_blocks=other.loss_blocks,
-        item_blocks=other.item_blocks,
-        quality_note="",
-        unscored=False,
-    )
+    return replace(variant, **{name: getattr(other, name) for name in OF_QUALITY}, unscored=False)
 
 
 def _reference_tokens(run: Run) -> float | None:
     """How many tokens of the corpus the reference was scored on; None where it was not."""
     reference = run.variant(run.reference)
     return reference.quality.get("scored_tokens") if reference else None
-
-
-def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:
-    """The files that were refused, the newest first, each with the reason."""
-    pairs = zip(reversed(runs), reversed(refusals), strict=True)
-    return [f"{run.place.name}: {refusal}" for run, refusal in pairs if refusal]
 
 
 def _named(place: SavedAt, judged: Run | None) -> Baseline:

@@ -12,33 +12,12 @@ from collections.abc import Iterable, Mapping
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.results.metrics.latency import LATENCY
 from llm_bench_fixtures.results.metrics.memory import EXACT, MEMORY
-from llm_bench_fixtures.results.metrics.metric import (
-    Direction,
-    Force,
-    Kind,
-    Metric,
-    ReportTable,
-    Tolerance,
-    Unit,
-    Value,
-)
+from llm_bench_fixtures.results.metrics.metric import Direction, Force, Kind, Metric, ReportTable, Tolerance, Unit
 from llm_bench_fixtures.results.metrics.quality import CHOICES, QUALITY
 from llm_bench_fixtures.results.metrics.tokens import MACHINE, TOKENS
 
-__all__ = [
-    "METRICS",
-    "METRIC_BY_NAME",
-    "Direction",
-    "Force",
-    "Kind",
-    "Metric",
-    "ReportTable",
-    "Tolerance",
-    "Unit",
-    "Value",
-    "registry",
-    "shown_in",
-]
+# What others import from here besides the registry.
+__all__ = ["Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"]
 
 METRICS: tuple[Metric, ...] = (*LATENCY, *TOKENS, *MACHINE, *EXACT, *MEMORY, *QUALITY, *CHOICES)
 METRIC_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}

@@ -19,7 +19,7 @@ from llm_bench_fixtures.results.metrics.metric import (
     memory_row,
     timing_row,
 )
-from llm_bench_fixtures.results.record import MemoryFacts, Record, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.record import MemoryFacts, WorkloadFacts
 
 
 def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
@@ -165,12 +165,6 @@ def _of_work(value: Callable[[Work], float | None]) -> Value:
     return lambda record, _: value(record.work) if record.work and record.work.forward_passes else None
 
 
-def _padding_share(record: Record, _: VariantResult) -> float | None:
-    if not record.workload:
-        return None
-    return record.workload.padded_tokens / (record.workload.padded_tokens + record.workload.prompt_tokens)
-
-
 _flops_row = partial(exact_row, unit=Unit.FLOPS, source="torch.utils.flop_counter")
 _tokens_row = partial(exact_row, unit=Unit.TOKENS)
 
@@ -206,7 +200,7 @@ EXACT: tuple[Metric, ...] = (
         column="padding share",
         unit=Unit.SHARE,
         formula="padded_tokens / (padded_tokens + prompt_tokens)",
-        value=_padding_share,
+        value=_of_workload(lambda workload: workload.padded_tokens / (workload.padded_tokens + workload.prompt_tokens)),
     ),
     exact_row(
         name="forward_passes",
