@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from llm_bench_fixtures.errors import MissingLibrary, UnreadableResults
-from llm_bench_fixtures.history.headings import PassOver, Unreadable, run_facts
+from llm_bench_fixtures.errors import MissingLibrary
+from llm_bench_fixtures.history.headings import PassOver, readable, run_facts
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.results.metrics import Metric
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     Tables = Iterable[pd.DataFrame]
-
-    import pandas as pd
 
 SQL_TABLE = "measurements"
 
@@ -120,12 +118,7 @@ def tidy_tables(
     wanted: the names of metrics; empty for all. metrics: those that are known, by name. NUMBER_COLUMNS are float64:
     NaN in a row without a metric, or of a benchmark whose workload isn't known.
     """
-    for place in places:
-        try:
-            run = read_saved_run(place)
-        except UnreadableResults as error:
-            pass_over(Unreadable(place, str(error)))
-            continue
+    for place, run in readable(places, read_saved_run, pass_over):
         yield tidy_table(run, storage.name(place), wanted, metrics)
 
 
@@ -133,7 +126,7 @@ def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[st
     """The table of one run. A metric that is not known has no unit, direction and kind."""
     import pandas as pd
 
-    rows = [(*_identity(record), *values) for record in run.records for values in _values(record, wanted, metrics)]
+    rows = [row for record in run.records for row in _rows(record, wanted, metrics)]
     table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
     table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))
     for position, (name, value) in enumerate(run_facts(file, run.provenance, run.state).items()):
@@ -141,21 +134,15 @@ def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[st
     return table
 
 
-def _identity(record: Record) -> tuple[str | float | None, ...]:
-    """The values of RECORD_COLUMNS and of WORKLOAD_COLUMNS."""
+def _rows(record: Record, wanted: Collection[str], metrics: Mapping[str, Metric]) -> Iterator[tuple[object, ...]]:
+    """The record's rows: one without a metric where it has none that is wanted."""
     identity = (record.test, record.scenario, record.case, record.variant, record.status.value, record.reason)
     tokens = (getattr(record.workload, name, None) for name in TOKEN_COLUMNS)
-    return (*identity, *workload_columns(record.workload).values(), *tokens)
-
-
-def _values(
-    record: Record, wanted: Collection[str], metrics: Mapping[str, Metric]
-) -> Iterator[tuple[str, float | None, str, str, str]]:
-    """The metric's columns of each of the record's rows: one row without a metric where it has none that is wanted."""
+    common = (*identity, *workload_columns(record.workload).values(), *tokens)
     chosen = {name: value for name, value in record.metrics.items() if not wanted or name in wanted}
     for name, value in chosen.items():
         metric = metrics.get(name)
         described = (metric.unit.value, metric.direction.value, metric.kind.value) if metric else ("", "", "")
-        yield (name, value, *described)
+        yield (*common, name, value, *described)
     if not chosen:
-        yield ("", None, "", "", "")
+        yield (*common, "", None, "", "", "")

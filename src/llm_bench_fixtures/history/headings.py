@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from llm_bench_fixtures.errors import NotOurResults, UnreadableResults
 from llm_bench_fixtures.history.saved import SavedAt, read_run_of
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Blessing, RecordHead, Run, RunState
+
+T = TypeVar("T")
+PlaceT = TypeVar("PlaceT", bound=SavedAt)
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -95,13 +99,18 @@ def heading_of(place: SavedAt, run: Run[RecordHead]) -> Heading:
     )
 
 
+def readable(places: Iterable[PlaceT], read: Callable[[PlaceT], T], pass_over: PassOver) -> Iterator[tuple[PlaceT, T]]:
+    """Each place that can be read, in their order, with what was read there; `pass_over` is called with the others."""
+    for place in places:
+        try:
+            yield place, read(place)
+        except UnreadableResults as error:
+            pass_over(Unreadable(place, str(error), may_be_ours=not isinstance(error, NotOurResults)))
+
+
 def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:
     """The headings of the files that can be read, in their order; `pass_over` is called with each of the others."""
-    for path in paths:
-        try:
-            yield read_heading(path)
-        except UnreadableResults as error:
-            pass_over(Unreadable(path, str(error), may_be_ours=not isinstance(error, NotOurResults)))
+    return (heading for _, heading in readable(paths, read_heading, pass_over))
 
 
 def oldest_first(found: Iterable[Heading]) -> list[Heading]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
+from llm_bench_fixtures.history.headings import Heading, PassOver, heading_of, readable
 from llm_bench_fixtures.history.saved import read_run_of
 from llm_bench_fixtures.results.record import RecordHead
 
@@ -42,12 +41,7 @@ def read_values(paths: Iterable[Path], metrics: Sequence[str], pass_over: PassOv
     import numpy as np
 
     record: type[_Record[msgspec.Struct]] = _Record[_metrics_type(metrics)]  # type: ignore[assignment, misc]
-    for path in paths:
-        try:
-            run = read_run_of(path, record)
-        except UnreadableResults as error:
-            pass_over(Unreadable(path, str(error)))
-            continue
+    for path, run in readable(paths, lambda path: read_run_of(path, record), pass_over):
         values = [msgspec.structs.astuple(one.metrics) for one in run.records]
         shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
         benchmarks = tuple((one.test, one.variant) for one in run.records)

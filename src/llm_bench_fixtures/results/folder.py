@@ -51,6 +51,17 @@ def tracebacks_in(folder: Path) -> tuple[str, ...]:
     return tuple(f"{ERRORS}/{path.name}" for path in folder.glob(f"{ERRORS}/*.txt") if TRACEBACK.fullmatch(path.name))
 
 
+def _report_in(folder: Path) -> list[str]:
+    """Names of the report's files that lie in the folder."""
+    return [name for name in (*OWN_FILES, *tracebacks_in(folder)) if (folder / name).is_file()]
+
+
+def _move(names: Iterable[str], source: Path, target: Path) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).replace(target / name)
+
+
 def claim(folder: Path) -> bool:
     """Make the folder, or take one that is ours or empty, and mark it. Returns whether it was made.
 
@@ -126,18 +137,14 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
     but: files that stay. Raises UnwritableFile.
     """
     try:
-        names = (*OWN_FILES, *tracebacks_in(folder))
-        found = [name for name in names if name not in but and (folder / name).is_file()]
+        found = [name for name in _report_in(folder) if name not in but]
         if not found:
             return
         if (NOTHING if RESULTS_FILE in but else worth_in(folder)) < worth_in(folder / EARLIER):
             _remove(folder, found)
             return
         _remove(folder / EARLIER)
-        for name in found:
-            place = folder / EARLIER / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).replace(place)
+        _move(found, folder, folder / EARLIER)
     except OSError as error:
         raise unwritable(folder, error) from error
 
@@ -155,11 +162,9 @@ def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
 def put_back(folder: Path) -> bool:
     """Undo `set_aside`, for a run that wrote no report. Returns whether there was anything to put back."""
     earlier = folder / EARLIER
-    names = [name for name in (*OWN_FILES, *tracebacks_in(earlier)) if (earlier / name).is_file()]
+    names = _report_in(earlier)
     with suppress(OSError):
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (earlier / name).replace(folder / name)
+        _move(names, earlier, folder)
         _remove(earlier)
     return bool(names)
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.results.pooled import pooled_variants, summed
+from llm_bench_fixtures.results.pooled import joined_fields, pooled_variants
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import with_expected_variance
@@ -22,41 +22,31 @@ def merged_run(shards: Sequence[Run]) -> Run:
     A benchmark of the reference that several shards measured is the one with the most rounds. Raises InvalidSetting
     where several measured another benchmark: these are no shards.
     """
-    *before, last = sorted(shards, key=lambda run: run.provenance.started)
-    runs = [*before, last]
+    runs = sorted(shards, key=lambda run: run.provenance.started)
+    *before, last = runs
     found: dict[str, list[tuple[Record, Run]]] = {}
     for run in shards:
         for record in run.records:
             found.setdefault(record.test, []).append((record, run))
     kept = {test: _kept(test, records) for test, records in found.items()}
     limits = [run.time_limit_s for run in runs]
-    joined = {name: tuple(chain.from_iterable(getattr(run, name) for run in runs)) for name in ("loads", "scenarios")}
-    ratios = {name: ratios for run in runs for name, ratios in run.instrumentation_ratios.items()}
     checks = [pair for run in runs for pair in run.checked.items()]
+    sessions = (run.sessions({test for test, (_, shard) in kept.items() if shard is run}) for run in before)
     fields: dict[str, Any] = {
         "provenance": _provenance([run.provenance for run in runs]),
         "variants": tuple(pooled_variants(shards)),
         "records": with_expected_variance(record for record, _ in kept.values()),
-        "session_s": sum(run.session_s for run in runs),
         "time_limit_s": None if None in limits else max(filter(None, limits)),
-        "phase_s": summed(run.phase_s for run in runs),
-        "interrupted": any(run.interrupted for run in runs),
-        "instrumentation_ratios": ratios,
-        "loads": joined["loads"],
+        "instrumentation_ratios": {name: own for run in runs for name, own in run.instrumentation_ratios.items()},
+        "loads": tuple(chain.from_iterable(run.loads for run in runs)),
         "selection": last.selection if all(run.selection == last.selection for run in runs) else (),
-        "failed_tests": sum(run.failed_tests for run in runs),
         "regressed": any(run.regressed for run in runs),
         "refused": "; ".join(dict.fromkeys(run.refused for run in runs if run.refused)),
-        "scenarios": tuple(dict.fromkeys(joined["scenarios"])),
         "checked": dict(checks) | {test: reason for test, reason in checks if not reason},  # passed before skipped
-        "earlier": tuple(
-            session
-            for run in before
-            for session in run.sessions({test for test, (_, shard) in kept.items() if shard is run})
-        ),
+        "earlier": tuple(chain.from_iterable(sessions)),
         "blessing": None,
     }
-    return replace(last, **fields)
+    return replace(last, **joined_fields(runs) | fields)
 
 
 def _kept(test: str, found: Sequence[tuple[Record, Run]]) -> tuple[Record, Run]:

@@ -82,6 +82,17 @@ def summed(values: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return dict(sums)
 
 
+def joined_fields(runs: Sequence[Run]) -> dict[str, Any]:
+    """The fields that runs have together, whether they are pooled or merged."""
+    return {
+        "session_s": sum(run.session_s for run in runs),
+        "phase_s": summed(run.phase_s for run in runs),
+        "interrupted": any(run.interrupted for run in runs),
+        "failed_tests": sum(run.failed_tests for run in runs),
+        "scenarios": tuple(dict.fromkeys(chain.from_iterable(run.scenarios for run in runs))),
+    }
+
+
 def pooled_run(runs: Sequence[Run]) -> PooledRun:
     """runs: of the same version, model and machine, the first of which says where the numbers come from. A benchmark
     that only some runs measured has the rounds of these; loads of a server are those of the first run that has any."""
@@ -91,19 +102,15 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
     ratios = dict.fromkeys(name for run in runs for name in run.instrumentation_ratios)
     return PooledRun(
         **vars(first)
+        | joined_fields(runs)
         | {
             "variants": tuple(pooled_variants(runs)),
             "records": tuple(pooled_record([records.get(test) for records in of_test]) for test in tests),
-            "session_s": sum(run.session_s for run in runs),
-            "phase_s": summed(run.phase_s for run in runs),
-            "interrupted": any(run.interrupted for run in runs),
             "instrumentation_ratios": {
                 name: tuple(chain.from_iterable(run.instrumentation_ratios.get(name, ()) for run in runs))
                 for name in ratios
             },
             "loads": next((run.loads for run in runs if run.loads), ()),
-            "failed_tests": sum(run.failed_tests for run in runs),
-            "scenarios": tuple(dict.fromkeys(chain.from_iterable(run.scenarios for run in runs))),
             "checked": {},
             "earlier": (),
             "runs": tuple(runs),

@@ -62,9 +62,8 @@ def workload_columns(workload: WorkloadFacts | None) -> dict[str, str | float | 
     if workload is None:
         return {**dict.fromkeys(WORKLOAD_TEXTS, ""), **dict.fromkeys(WORKLOAD_NUMBERS)}
     length = workload.prompt_tokens / workload.prompts if workload.prompts else None
-    texts = zip(WORKLOAD_TEXTS, (workload.cache, workload.padding_side), strict=True)
-    numbers = zip(WORKLOAD_NUMBERS, (workload.prompts, workload.batch_size, length), strict=True)
-    return {**dict(texts), **dict(numbers)}
+    given = {name: getattr(workload, name) for name in (*WORKLOAD_TEXTS, "prompts", "batch_size")}
+    return {**given, "prompt_length": length}
 
 
 def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float | None]:
