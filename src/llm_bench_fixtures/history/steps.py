@@ -59,7 +59,8 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
     found = optimal_steps(calm, FIRST_PENALTY * scatter**2 * runs, least_runs)
     variance = max(_long_run_variance(calm, found), LEAST_SCATTER**2)
     found = optimal_steps(calm, PENALTY * variance * runs, least_runs)
-    return _worth_telling(logs, found)
+    levels = _levels(logs, found)
+    return [step for step in found if abs(levels[step] - levels[step - 1]) >= LEAST_STEP]
 
 
 def _is_constant(logs: Floats) -> bool:
@@ -138,9 +139,3 @@ def _levels(logs: Floats, steps: Sequence[int]) -> Floats:
 
     parts = [logs[start:end] for start, end in pairwise((0, *steps, len(logs)))]
     return np.concatenate([np.full(len(part), part.mean()) for part in parts])
-
-
-def _worth_telling(logs: Floats, steps: Sequence[int]) -> list[int]:
-    """The steps that are at least as large as LEAST_STEP."""
-    levels = _levels(logs, steps)
-    return [step for step in steps if abs(levels[step] - levels[step - 1]) >= LEAST_STEP]

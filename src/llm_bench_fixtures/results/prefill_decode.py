@@ -10,23 +10,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 from llm_bench_fixtures.results.record import Record
 
 Tokens = tuple[float, ...]
+OfRound: TypeAlias = Callable[[Record, Sequence[Tokens]], float | None]
 
 
-def median_of_rounds(of_round: Callable[[Record, Sequence[Tokens]], float | None]) -> Callable[[Record], float | None]:
-    """The median over a record's rounds; None where a round has no such value."""
-
-    def median(record: Record) -> float | None:
-        values = per_round(record, of_round)
-        return statistics.median(values) if values else None
-
-    return median
+def median_of_rounds(record: Record, of_round: OfRound) -> float | None:
+    """The median over a record's rounds that have such a value; None where none has."""
+    values = per_round(record, of_round)
+    return statistics.median(values) if values else None
 
 
-def per_round(record: Record, of_round: Callable[[Record, Sequence[Tokens]], float | None]) -> list[float]:
+def per_round(record: Record, of_round: OfRound) -> list[float]:
     """The value of each round that has one."""
     values = (of_round(record, batches) for batches in record.tokens_s)
     return [value for value in values if value is not None]

@@ -10,11 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_bench_fixtures.measure.work import roofline_s
-from llm_bench_fixtures.results import prefill_decode
+from llm_bench_fixtures.results.prefill_decode import decode_s, median_of_rounds, prefill_s
 from llm_bench_fixtures.results.record import Record, VariantResult
-
-_prefill_s = prefill_decode.median_of_rounds(prefill_decode.prefill_s)
-_decode_s = prefill_decode.median_of_rounds(prefill_decode.decode_s)
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class PhaseWork:
 
 def prefill_work(record: Record) -> PhaseWork | None:
     """None where its FLOPs, its bytes or its seconds are not known."""
-    work, seconds = record.work, _prefill_s(record)
+    work, seconds = record.work, median_of_rounds(record, prefill_s)
     if not work or not work.prefill_flops or not work.weight_bytes_read or not seconds:
         return None
     bytes_read = work.batches * work.weight_bytes_read
@@ -49,7 +46,7 @@ def prefill_work(record: Record) -> PhaseWork | None:
 
 def decode_work(record: Record) -> PhaseWork | None:
     """None where its FLOPs, its bytes or its seconds are not known."""
-    seconds, bytes_read = _decode_s(record), _decode_bytes(record)
+    seconds, bytes_read = median_of_rounds(record, decode_s), _decode_bytes(record)
     if not record.work or not record.work.decode_flops or not bytes_read or not seconds:
         return None
     return PhaseWork(record.work.decode_flops, bytes_read, seconds, is_least=decode_may_read_more(record))
@@ -63,7 +60,7 @@ def decode_may_read_more(record: Record) -> bool:
 
 def mbu(record: Record, variant: VariantResult) -> float | None:
     """Share of the memory bandwidth that the decode uses. None without a cache, where the decode doesn't stream."""
-    seconds, bytes_read = _decode_s(record), _decode_bytes(record)
+    seconds, bytes_read = median_of_rounds(record, decode_s), _decode_bytes(record)
     if not record.work or not (record.work.cache_bytes_read or record.work.state_bytes):
         return None
     if not bytes_read or not seconds or not variant.read_bytes_per_s:
@@ -73,7 +70,7 @@ def mbu(record: Record, variant: VariantResult) -> float | None:
 
 def mfu(record: Record, variant: VariantResult) -> float | None:
     """Share of the matrix-multiply rate that the prefill uses."""
-    seconds = _prefill_s(record)
+    seconds = median_of_rounds(record, prefill_s)
     if not record.work or not record.work.prefill_flops or not seconds or not variant.matmul_flops_per_s:
         return None
     return record.work.prefill_flops / seconds / variant.matmul_flops_per_s

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import looks_of
@@ -20,8 +21,8 @@ from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.results.roofline import PhaseWork, decode_work, prefill_work
 
-_prefill_s = prefill_decode.median_of_rounds(prefill_decode.prefill_s)
-_decode_s = prefill_decode.median_of_rounds(prefill_decode.decode_s)
+_prefill_s = partial(prefill_decode.median_of_rounds, of_round=prefill_decode.prefill_s)
+_decode_s = partial(prefill_decode.median_of_rounds, of_round=prefill_decode.decode_s)
 OPACITIES = {"prefill": 1.0, "decode": 0.45}
 ROOM_FOR_TEXT = 1.28  # times the longest bar
 ROOM = 2.5  # times the outermost point of the roofline, on either side

@@ -4,7 +4,7 @@ its speed at the time of each round."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from llm_bench_fixtures.results import prefill_decode, roofline
@@ -23,9 +23,8 @@ from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFac
 from llm_bench_fixtures.statistics.spread import percentile
 
 
-def _median(of_round: Callable[[Record, Sequence[prefill_decode.Tokens]], float | None]) -> Value:
-    median = prefill_decode.median_of_rounds(of_round)
-    return lambda record, _: median(record)
+def _median(of_round: prefill_decode.OfRound) -> Value:
+    return lambda record, _: prefill_decode.median_of_rounds(record, of_round)
 
 
 def _gap_percentile(share: float) -> Value:
@@ -33,10 +32,8 @@ def _gap_percentile(share: float) -> Value:
 
 
 def _per_prefill_second(count: Callable[[WorkloadFacts], int]) -> Value:
-    median = prefill_decode.median_of_rounds(prefill_decode.prefill_s)
-
     def value(record: Record, _: VariantResult) -> float | None:
-        seconds = median(record)
+        seconds = prefill_decode.median_of_rounds(record, prefill_decode.prefill_s)
         return count(record.workload) / seconds if record.workload and seconds else None
 
     return value
