@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 from run_factory import full_run, make_provenance, make_record, make_run, skipped_record
 from saved_factory import store
-from waiting import BACKSTOP_S, wait_until
 
 from llm_bench_fixtures.errors import (
     AmbiguousRun,
@@ -28,8 +25,8 @@ from llm_bench_fixtures.errors import (
     UnusableHistory,
 )
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
-from llm_bench_fixtures.history.database import Database, version_of
-from llm_bench_fixtures.history.headings import Heading, Unreadable
+from llm_bench_fixtures.history.database import Database
+from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.saved import Address, bless, judged_run, read_saved_run, saved_at
 from llm_bench_fixtures.history.sql.connections import begun, engine_of
 from llm_bench_fixtures.history.sql.schema import VERSION
@@ -58,13 +55,6 @@ def ask(url: str, query: str) -> list[tuple[Any, ...]]:
 
 def rows(url: str) -> dict[str, int]:
     return {name: ask(url, f"SELECT COUNT(*) FROM {name}")[0][0] for name in TABLES}  # noqa: S608
-
-
-def damage_second(url: str) -> None:
-    """The second run can't be read, and the tables are of an older version."""
-    cut = "'cut'" if "post" in url else "x'637574'"
-    ask(url, f"UPDATE documents SET json = {cut} WHERE run = 2")  # noqa: S608
-    ask(url, "UPDATE llm_bench_schema SET version = 0")
 
 
 @pytest.fixture
@@ -233,7 +223,6 @@ def test_nobody_who_reads_headings_keeps_a_transaction(history: Database, monkey
 def test_nobody_opens_a_connection_within_a_transaction(history: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: whoever told of a run that can't be read did, and waited for a writer that waited for the end of this one's
     own transaction."""
-    damage_second(history.url)
     is_open = False
 
     @contextmanager
@@ -248,11 +237,9 @@ def test_nobody_opens_a_connection_within_a_transaction(history: Database, monke
             is_open = False
 
     monkeypatch.setattr("llm_bench_fixtures.history.database.begun", alone)
-    told: list[Unreadable] = []
-    assert numbers(history.newest(0, told.append)[0]) == ["4", "1", "3"]
-    assert numbers(list(history.newest_first(told.append))) == ["3", "1", "4"]
-    assert len(list(history.values(["latency_s"], told.append))) == 3
-    assert [one.place.name for one in told] == ["2", "2", "2"]
+    assert numbers(history.newest(0, pytest.fail)[0]) == ["4", "1", "2", "3"]
+    assert numbers(list(history.newest_first(pytest.fail))) == ["3", "2", "1", "4"]
+    assert len(list(history.values(["latency_s"], pytest.fail))) == 4
     assert [place.name for place in history.places()] == ["1", "2", "3", "4"]
     history.check()
     bless(history.select("latest"), "why")
@@ -345,55 +332,6 @@ def test_another_programs_database_is_left_alone(url: str) -> None:
         assert sa.inspect(connection).get_table_names() == ["customers"]
 
 
-def test_an_older_schema_is_brought_forward(history: Database) -> None:
-    """All but the documents is made anew from them."""
-    before = rows(history.url), history.newest(0, pytest.fail), ask(history.url, "SELECT * FROM metrics")
-    for statement in (
-        *("DROP VIEW metrics", "DROP TABLE metric_values", "DROP TABLE runs" + " CASCADE" * ("post" in history.url)),
-        *("CREATE TABLE runs (id INTEGER)", "UPDATE llm_bench_schema SET version = 0"),
-    ):
-        ask(history.url, statement)
-    assert history.newest(0, pytest.fail) == before[1]
-    assert (rows(history.url), ask(history.url, "SELECT * FROM metrics")) == (before[0], before[2])
-    assert ask(history.url, "SELECT version FROM llm_bench_schema") == [(VERSION,)]
-
-
-def test_who_finds_an_older_schema_at_once_brings_it_forward_once(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bug: each had read the version, and waited for the other to let go of its table."""
-    database = Database(postgres_url)
-    database.save(a_run(1))
-    ask(postgres_url, "UPDATE llm_bench_schema SET version = 0")
-    both = threading.Barrier(2, timeout=BACKSTOP_S)
-
-    def once_both_have_read_it(*what: Any) -> int | None:
-        found = version_of(*what)
-        both.wait()
-        return found
-
-    monkeypatch.setattr("llm_bench_fixtures.history.database.version_of", once_both_have_read_it)
-    with ThreadPoolExecutor(2) as jobs:
-        saved = list(jobs.map(lambda day: database.save(a_run(day))[1], (2, 3)))
-    assert saved == [True, True]
-    assert rows(postgres_url)["runs"] == 3
-
-
-def test_tables_are_made_anew_when_nobody_reads_them(postgres_url: str) -> None:
-    """Who has begun to read or save ends first, whichever tables it has yet to come to."""
-    database = Database(postgres_url)
-    database.save(a_run(1))
-    ask(postgres_url, "UPDATE llm_bench_schema SET version = 0")
-    with ThreadPoolExecutor(1) as job, begun(postgres_url, writes=True) as older_program:
-        version_of(older_program, postgres_url)
-        making = job.submit(database.check)
-        wait_until(lambda: making.done() or ask(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
-        for table in TABLES:
-            older_program.exec_driver_sql(f"LOCK {table} IN ROW EXCLUSIVE MODE")
-    making.result()
-    assert ask(postgres_url, "SELECT version FROM llm_bench_schema") == [(VERSION,)]
-
-
 def test_nobody_waits_for_ever_for_others(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(postgres_url)
     database.save(a_run(1))
@@ -404,15 +342,6 @@ def test_nobody_waits_for_ever_for_others(postgres_url: str, monkeypatch: pytest
             with pytest.raises(HistoryUnavailable, match="lock timeout") as told:
                 use()
             assert not isinstance(told.value, UnusableHistory)
-
-
-def test_a_run_of_which_no_rows_can_be_made_is_told(history: Database) -> None:
-    """Another version's, say. The others are brought forward all the same."""
-    damage_second(history.url)
-    told: list[Unreadable] = []
-    assert numbers(history.newest(0, told.append)[0]) == ["4", "1", "3"]
-    assert [one.place.name for one in told] == ["2"]
-    assert told[0].reason.startswith(f"{history.url}#2 is damaged: ")
 
 
 def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from llm_bench_fixtures.history.sql.rows import (
     tabulate,
     unpacked,
 )
-from llm_bench_fixtures.history.sql.schema import SCHEMA, VERSION, tables, version_of
+from llm_bench_fixtures.history.sql.schema import SCHEMA, has_tables, tables
 from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, given_file, refuse_url
 from llm_bench_fixtures.options.parsers import SQLITE, parse_history
 from llm_bench_fixtures.results import storage
@@ -72,8 +72,6 @@ class Database:
         with self._reading() as connection:
             total = connection.scalar(sa.select(sa.func.count()).select_from(tables()["runs"]))
             found = list(self._headings(connection.execute(self._runs().limit(most or None)), pass_over))
-            lost = self._lost(connection)
-        self._tell_unreadable(lost, pass_over)
         return found[::-1], total or 0
 
     def newest_first(
@@ -91,8 +89,6 @@ class Database:
         while True:
             with self._reading() as connection:  # ends before the caller has any
                 page = connection.execute(older.limit(size)).all()
-                lost = self._lost(connection) if older is query else []
-            self._tell_unreadable(lost, pass_over)
             yield from self._headings(page, pass_over)
             if len(page) < size:
                 return
@@ -134,7 +130,6 @@ class Database:
             source = source.outerjoin(of_metric, (of_metric.c.run == runs.c.id) & (of_metric.c.metric == metric))
             columns.append(of_metric.c.by_position)
         with self._reading() as connection:
-            lost = self._lost(connection)
             suites = {
                 digest: msgspec.json.decode(text, type=tuple[tuple[str, str], ...])
                 for digest, text in connection.execute(tables()["suites"].select())
@@ -146,7 +141,6 @@ class Database:
                     for place, text in enumerate(row[len(HEADING) + 1 :]):
                         values[:, place] = np.nan if text is None else numbers.decode(text)
                     yield Values(heading, suites[row.suite], values)
-        self._tell_unreadable(lost, pass_over)
 
     def read_bytes(self, place: Address) -> bytes:
         """The content of the run's results.json. Raises UnreadableResults."""
@@ -188,8 +182,8 @@ class Database:
 
     def check(self) -> None:
         """Raise UnusableHistory, InvalidSetting, MissingLibrary and UnwritableFile where no run can be saved here,
-        HistoryUnavailable where none can be now. Makes the tables where there are none, and brings older ones forward;
-        no run stays, and no file is made."""
+        HistoryUnavailable where none can be now. Makes the tables where there are none; no run stays, and no file is
+        made."""
         engine_of(self.url)
         if self.url.startswith(SQLITE) and not self._file.exists():
             check_folder(self._file.parent)
@@ -213,16 +207,10 @@ class Database:
         missing = f"no runs are saved in {self.url}: pytest --llm-history saves some, and llm-bench history import"
         if self.url.startswith(SQLITE) and not self._file.exists():
             raise errors.StorageNotFound(missing)
-        for _ in range(2):
-            with begun(self.url) as connection:
-                found = version_of(connection, self.url)
-                if found is None:
-                    raise errors.StorageNotFound(missing)
-                if found == VERSION:
-                    yield connection
-                    return
-            with self._writing():  # brings the tables forward
-                pass
+        with begun(self.url) as connection:
+            if not has_tables(connection, self.url):
+                raise errors.StorageNotFound(missing)
+            yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -233,7 +221,7 @@ class Database:
             except OSError as error:
                 raise unwritable(self._file, error) from error
         with begun(self.url, writes=True) as connection:
-            if version_of(connection, self.url) == VERSION:
+            if has_tables(connection, self.url):
                 yield connection
                 return
         # Anew: a maker must hold no lock while it waits for another maker.
@@ -265,22 +253,6 @@ class Database:
             blessing = None if blessed is None else Blessing(blessed, blessed_at)
             narrowed = tuple(msgspec.json.decode(selection))
             yield Heading(place, provenance, RunState(state), is_baseline, measured, benchmarks, blessing, narrowed)
-
-    def _lost(self, connection: sa.Connection) -> Sequence[sa.Row[*tuple[Any, ...]]]:
-        """Numbers and documents of the runs that no rows could be made from."""
-        import sqlalchemy as sa
-
-        lost = "SELECT run, json FROM documents WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)"
-        return connection.execute(sa.text(lost)).all()
-
-    def _tell_unreadable(self, lost: Iterable[sa.Row[*tuple[Any, ...]]], pass_over: PassOver) -> None:
-        """Pass over the runs that this version can't read. Outside of any transaction, since decoding takes a while."""
-        for number, packed in lost:
-            place = Address(self.url, number)
-            try:
-                run_of_rows(unpacked(packed, place), place)
-            except errors.UnreadableResults as error:
-                pass_over(Unreadable(place, str(error)))
 
     def _named(self, connection: sa.Connection, text: str, other_than: SavedAt | None) -> Iterator[sa.Row[Any]]:
         """The run of that number; else the newest of that name; else that of the branch, and of each commit whose id

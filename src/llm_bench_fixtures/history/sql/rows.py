@@ -1,11 +1,10 @@
-"""What the tables hold of a run, and how they are made anew of the documents."""
+"""How the tables are made, and what they hold of a run."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import zlib
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import msgspec
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.history.headings import started_of
 from llm_bench_fixtures.history.saved import Address
-from llm_bench_fixtures.history.sql.schema import SCHEMA, VERSION, VIEWS, WORKLOAD, tables, version_of
+from llm_bench_fixtures.history.sql.schema import SCHEMA, VERSION, VIEWS, WORKLOAD, has_tables, tables
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.options.parsers import SQLITE
 from llm_bench_fixtures.results import storage
@@ -28,30 +27,18 @@ NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # in JSON
 
 
 def make(connection: sa.Connection, url: str) -> None:
-    """Make the tables, or bring those of an older version forward: all but the documents are made anew."""
+    """Make the tables, unless somebody has made them meanwhile."""
     import sqlalchemy as sa
 
     kind, own = connection.dialect.name, tables()
     if kind != SQLITE:
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({MAKERS_LOCK})"))
-    if version_of(connection, url) == VERSION:  # somebody has made them meanwhile
+    if has_tables(connection, url):
         return
-    own[SCHEMA].drop(connection, checkfirst=True)  # waits for all others, as each begins by reading it
-    derived = [table for name, table in own.items() if name != "documents"]
-    for view in ("metrics", "provenance"):
-        connection.execute(sa.text(f"DROP VIEW IF EXISTS {view}"))
-    metadata = derived[0].metadata
-    metadata.drop_all(connection, derived)
-    metadata.create_all(connection)
+    own[SCHEMA].metadata.create_all(connection)
     for view in VIEWS[kind]:
         connection.execute(sa.text(view))
     connection.execute(own[SCHEMA].insert(), {"version": VERSION})
-    documents = own["documents"].c
-    for number, name in connection.execute(sa.select(documents.run, documents.name)).all():
-        packed = connection.scalar(sa.select(documents.json).where(documents.run == number))
-        place = Address(url, number)
-        with suppress(errors.UnreadableResults):  # every list names it, as no run has its number
-            tabulate(connection, number, name, run_of_rows(unpacked(packed or b"", place), place))
 
 
 def tabulate(connection: sa.Connection, number: int, name: str, run: Run) -> None:

@@ -16,7 +16,7 @@ from llm_bench_fixtures.options.parsers import POSTGRESQL, SQLITE
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-VERSION = 1  # version of the tables; a database with an older one is brought forward
+VERSION = 1  # version of the tables: the first
 SCHEMA = "llm_bench_schema"  # the table that marks a database as ours
 WORKLOAD_TEXTS = ("digest", "cache", "padding_side")
 WORKLOAD = ("digest", "prompts", "batch_size", "prompt_tokens", "padded_tokens", "new_tokens", "cache", "padding_side")
@@ -87,18 +87,18 @@ def tables() -> Mapping[str, sa.Table]:
     return metadata.tables
 
 
-def version_of(connection: sa.Connection, url: str) -> int | None:
-    """The tables' version; None where there are none. Raises InvalidSetting for a newer one, and for others' tables."""
+def has_tables(connection: sa.Connection, url: str) -> bool:
+    """Whether the tables are there. Raises InvalidSetting for those of a newer version, and for others' tables."""
     import sqlalchemy as sa
 
     names = sa.inspect(connection).get_table_names()
     if SCHEMA not in names:
         if names:
             raise InvalidSetting(f"{url} is another program's, with tables such as {names[0]}: name an empty database")
-        return None
+        return False
     found = connection.scalar(tables()[SCHEMA].select()) or 0
     if found > VERSION:
         raise InvalidSetting(
             f"{url} has schema version {found}; this reads {VERSION}: install a newer llm-bench-fixtures"
         )
-    return found
+    return True
