@@ -137,7 +137,7 @@ def test_an_infinite_loss_has_an_infinite_perplexity() -> None:
 def test_bits_bytes_and_words_by_hand() -> None:
     """Two tokens of 3 ln 2 nats are six bits: over four bytes and three words."""
     score = Score(np.full(2, 3 * math.log(2), np.float32))
-    assert text_metrics(score, CutCorpus((), scored_bytes=4, scored_words=3)) == pytest.approx(
+    assert text_metrics(score, CutCorpus((), (), scored_bytes=4, scored_words=3, corpus_tokens=2)) == pytest.approx(
         {
             "loss": 3 * math.log(2),
             "perplexity": 8.0,
@@ -151,7 +151,7 @@ def test_bits_bytes_and_words_by_hand() -> None:
 
 def test_without_bytes_and_words_there_is_nothing_over_them() -> None:
     score = Score(np.ones(2, np.float32))
-    assert set(text_metrics(score, CutCorpus((), None, None))) == {"loss", "perplexity", "scored_tokens"}
+    assert set(text_metrics(score, CutCorpus((), (), None, None, 2))) == {"loss", "perplexity", "scored_tokens"}
 
 
 @settings(database=None)
@@ -611,12 +611,12 @@ def test_samples_that_are_joined_say_what_the_whole_corpus_says(
     score_corpus(tiny_fp32, corpus, plan, keep=tmp_path / "whole")
     whole = score_part(other, corpus, plan, compare_with=tmp_path / "whole")
     parts: list[Part] = []
-    while not (parts and parts[-1].is_last):
+    while not (parts and parts[-1].cut.is_last):
         sample, folder = len(parts), tmp_path / str(len(parts))
         score_part(tiny_fp32, corpus, plan, sample, keep=folder)
         parts.append(score_part(other, corpus, plan, sample, compare_with=folder))
     joined = join(parts)
     assert len(parts) > 1
-    assert joined.share == pytest.approx(1)
+    assert joined.cut.share == pytest.approx(1)
     assert joined.places.tolist() == whole.places.tolist()
     assert corpus_metrics(joined) == pytest.approx(corpus_metrics(whole), rel=1e-3, abs=1e-6)

@@ -75,7 +75,7 @@ class Case:
             compared = None if name == "fp32" else Compared(base)
             share = (last - first) / TOKENS
             score = Score(base + gaps[places])
-            return Part(score, places, compared, CutCorpus((), None, None), TOKENS, share, last == TOKENS)
+            return Part(score, places, compared, CutCorpus((), (), None, None, TOKENS, share, last == TOKENS))
 
         model: Any = SimpleNamespace(variant=SimpleNamespace(id=name), call=call)
         self.loader.loaded.append(model)

@@ -18,7 +18,7 @@ from llm_bench_fixtures.errors import CorpusTooShort, WorkloadUnsupported
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.reference import Compared, ReferenceComparison, compare_tokens, join_compared
 from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
-from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus, cut_sample
+from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.model import ScoresTokens
 from llm_bench_fixtures.progress import tell_share
@@ -113,14 +113,8 @@ class Part:
     """Position of each target, counted over the whole corpus."""
     compared: Compared | None
     """None where there was no reference to compare with."""
-    text: CutCorpus
-    """Size of the text that the targets of this sample and the samples before it make up; no windows."""
-    corpus_tokens: int
-    """Targets of the whole corpus."""
-    share: float
-    """Share of the tokens that scoring the whole corpus feeds the model."""
-    is_last: bool
-    """Whether the samples up to this one are the whole corpus."""
+    cut: CutCorpus
+    """The sample, without its windows and their places."""
 
 
 def score_corpus(
@@ -154,34 +148,29 @@ def score_part(
     """
     import numpy as np
 
-    resolved = plan.resolved(model.facts.context_length)
-    if sample is None:
-        cut = cut_corpus(corpus, model.tokenizer, resolved)
-        places, tokens, share, is_last = np.arange(cut.tokens), cut.tokens, 1.0, True
-    else:
-        chosen = cut_sample(corpus, model.tokenizer, resolved, sample)
-        cut, tokens, share, is_last = chosen.cut, chosen.corpus_tokens, chosen.share, chosen.is_last
-        firsts = zip(chosen.places, cut.windows, strict=True)
-        places = np.concatenate([np.arange(first, first + piece.scored) for first, piece in firsts])
-    longest, context = max(len(piece.fed) for piece in cut.windows), model.facts.context_length
+    context = model.facts.context_length
+    cut = cut_corpus(corpus, model.tokenizer, plan.resolved(context), sample)
+    longest = max(len(piece.fed) for piece in cut.windows)
     if corpus.answers and longest > context:
         raise WorkloadUnsupported(f"an answer ends after {longest} tokens, and the model's context is {context}")
-    text = replace(cut, windows=())
+    firsts = zip(cut.places, cut.windows, strict=True)
+    places = np.concatenate([np.arange(first, first + piece.scored) for first, piece in firsts])
+    size = replace(cut, windows=(), places=())
     if isinstance(model, ScoresTokens):
         score = score_windows(model, cut.windows)
         compared = compare_tokens(compare_with, score.tokens, cut.digest) if compare_with is not None else None
-        return Part(score, places, compared, text, tokens, share, is_last)
+        return Part(score, places, compared, size)
     with ExitStack() as opened:
         observers: list[Observer] = []
         comparison = None
         if keep is not None:
-            layout = plan_layout(tokens, model.facts.vocabulary, cut.digest)
+            layout = plan_layout(cut.corpus_tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(ReferenceWriter(keep, replace(layout, positions=cut.tokens))))
         if compare_with is not None:
             comparison = ReferenceComparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
-        return Part(score, places, comparison.compared() if comparison else None, text, tokens, share, is_last)
+        return Part(score, places, comparison.compared() if comparison else None, size)
 
 
 def join(parts: Sequence[Part]) -> Part:
@@ -198,7 +187,7 @@ def join(parts: Sequence[Part]) -> Part:
         score=Score(np.concatenate([part.score.nll for part in parts])[order]),
         places=places[order],
         compared=join_compared(compared, order) if len(compared) == len(parts) else None,
-        share=sum(part.share for part in parts),
+        cut=replace(parts[-1].cut, share=sum(part.cut.share for part in parts)),
     )
 
 
@@ -210,9 +199,9 @@ def corpus_metrics(part: Part, reference: Part | None = None) -> dict[str, float
     """
     compared = part.compared.metrics(part.score.nll) if part.compared else {}
     if part.compared is None or reference is None or reference.score.tokens <= part.score.tokens:
-        return {**text_metrics(part.score, part.text), **compared}
+        return {**text_metrics(part.score, part.cut), **compared}
     difference = part.score.loss - Score(part.compared.reference).loss
-    known = text_metrics(Score(reference.score.nll + difference), reference.text)
+    known = text_metrics(Score(reference.score.nll + difference), reference.cut)
     return {**known, "scored_tokens": part.score.tokens, **compared}
 
 

@@ -94,13 +94,22 @@ class Window:
 
 @dataclass(frozen=True)
 class CutCorpus:
-    """A corpus as windows, and the size of the text that their targets make up."""
+    """A sample of a corpus, or all of it, as windows."""
 
     windows: tuple[Window, ...]
+    places: tuple[int, ...]
+    """Position of each window's first target among those of the whole corpus."""
     scored_bytes: int | None
-    """Bytes of the text in UTF-8. None: the tokenizer doesn't say which text a token stands for."""
+    """Bytes in UTF-8 of the text that the targets of this sample and the samples before it make up. None: the tokenizer
+    doesn't say which text a token stands for."""
     scored_words: int | None
-    """None: the tokenizer doesn't say which text a token stands for."""
+    """Words of that text. None: the tokenizer doesn't say which text a token stands for."""
+    corpus_tokens: int
+    """Targets of the whole corpus."""
+    share: float = 1.0
+    """Share of the tokens that scoring the whole corpus feeds the model."""
+    is_last: bool = True
+    """Whether the samples up to this one are the whole corpus."""
 
     @property
     def tokens(self) -> int:
@@ -117,47 +126,34 @@ class CutCorpus:
 
 
 @dataclass(frozen=True)
-class CutSample:
-    """Some windows of a corpus."""
-
-    cut: CutCorpus
-    """The windows, and the size of what they and those of the samples before them score."""
-    places: tuple[int, ...]
-    """Position of each window's first target among those of the whole corpus."""
-    corpus_tokens: int
-    """Targets of the whole corpus."""
-    share: float
-    """Share of the tokens that scoring the whole corpus feeds the model."""
-    is_last: bool
-    """Whether the samples up to this one are the whole corpus."""
-
-
-@dataclass(frozen=True)
 class _CutText:
+    """A text of a corpus, and its windows."""
+
     text: str
     tokens: int
     ends: list[int] | None
     windows: list[Window]
 
 
-def cut_corpus(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan) -> CutCorpus:
-    """Cut a corpus by a resolved plan. Raises CorpusTooShort where there is nothing to score."""
-    parts = _cut_texts(corpus, tokenizer, plan)
-    return _with_size([window for part in parts for window in part.windows], parts)
+def cut_corpus(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan, sample: int | None = None) -> CutCorpus:
+    """Cut a corpus by a resolved plan: the sample of that number, from 0, or all of it.
 
-
-def cut_sample(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan, number: int) -> CutSample:
-    """The sample of that number, from 0. Raises CorpusTooShort where there is nothing to score."""
-    parts = _cut_texts(corpus, tokenizer, plan)
+    Raises CorpusTooShort where there is nothing to score.
+    """
+    parts = [*(_cut_answers(corpus, tokenizer) if corpus.answers else _cut_whole(corpus.texts, tokenizer, plan))]
     windows = [window for part in parts for window in part.windows]
-    samples = samples_of(windows)
-    chosen, so_far = samples[number], {index for sample in samples[: number + 1] for index in sample}
+    *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
+    if not total:
+        raise CorpusTooShort("a corpus needs a text of at least two tokens")
+    samples = [list(range(len(windows)))] if sample is None else samples_of(windows)
+    number = sample or 0
+    chosen, so_far = samples[number], {index for one in samples[: number + 1] for index in one}
     indices = iter(range(len(windows)))
     kept = [replace(part, windows=[one for one in part.windows if next(indices) in so_far]) for part in parts]
-    *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
-    return CutSample(
-        _with_size([windows[index] for index in chosen], kept),
+    return CutCorpus(
+        tuple(windows[index] for index in chosen),
         tuple(firsts[index] for index in chosen),
+        *_scored_size(kept),
         total,
         sum(len(windows[index].fed) for index in chosen) / sum(len(piece.fed) for piece in windows),
         number == len(samples) - 1,
@@ -178,13 +174,6 @@ def samples_of(windows: Sequence[Window]) -> list[list[int]]:
     return [sorted(order[start:end]) for start, end in pairwise([0, *ends])]
 
 
-def _cut_texts(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan) -> list[_CutText]:
-    parts = [*(_cut_answers(corpus, tokenizer) if corpus.answers else _cut_whole(corpus.texts, tokenizer, plan))]
-    if not any(piece.scored for part in parts for piece in part.windows):
-        raise CorpusTooShort("a corpus needs a text of at least two tokens")
-    return parts
-
-
 def _cut_whole(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> Iterator[_CutText]:
     for text in ["".join(texts)] if plan.scheme is WindowScheme.LLAMA else texts:
         ids, ends = _encode(text, tokenizer, special=plan.scheme is not WindowScheme.ROLLING)
@@ -197,13 +186,13 @@ def _cut_answers(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[_CutText]:
         yield _CutText(answer, piece.scored, None, [piece])
 
 
-def _with_size(windows: Sequence[Window], parts: Sequence[_CutText]) -> CutCorpus:
-    """The windows with the size of what those of the parts score."""
-    runs = [run for part in parts for run in _scored_runs(part.text, part.windows, part.tokens, part.ends)]
+def _scored_size(parts: Sequence[_CutText]) -> tuple[int, int] | tuple[None, None]:
+    """Bytes and words of what the parts' windows score; None where a stretch of it can't be told."""
+    runs = [run for part in parts for run in _scored_runs(part)]
     known = [run for run in runs if run is not None]
     if len(known) < len(runs):
-        return CutCorpus(tuple(windows), None, None)
-    return CutCorpus(tuple(windows), sum(len(run.encode()) for run in known), sum(map(count_words, known)))
+        return None, None
+    return sum(len(run.encode()) for run in known), sum(map(count_words, known))
 
 
 def count_words(text: str) -> int:
@@ -301,26 +290,24 @@ def llama_windows(ids: TokenIds, window: int, bos: int | None) -> list[Window]:
     return [Window((*first, *ids[start + len(first) : start + window]), window // 2 + 1, start) for start in starts]
 
 
-def _scored_runs(text: str, windows: Sequence[Window], tokens: int, ends: Sequence[int] | None) -> Iterator[str | None]:
+def _scored_runs(part: _CutText) -> Iterator[str | None]:
     """The stretches of a text that its windows' targets stand for; None for one that can't be told."""
-    for first, stop in _spans(windows):
-        if (first, stop) == (0, tokens):
+    text, ends = part.text, part.ends
+    for first, stop in _spans(part.windows):
+        if (first, stop) == (0, part.tokens):
             yield text
         elif ends is None:
             yield None
         else:
-            yield text[ends[first - 1] if first else 0 : len(text) if stop == tokens else ends[stop - 1]]
+            yield text[ends[first - 1] if first else 0 : len(text) if stop == part.tokens else ends[stop - 1]]
 
 
-def _spans(windows: Sequence[Window]) -> Iterator[tuple[int, int]]:
+def _spans(windows: Sequence[Window]) -> list[tuple[int, int]]:
     """Ranges of the text's tokens that hold targets, adjoining windows joined: first and stop."""
-    open_span: tuple[int, int] | None = None
+    spans: list[tuple[int, int]] = []
     for piece in windows:
         first, stop = piece.start + piece.unscored, piece.start + len(piece.ids)
-        if open_span and open_span[1] == first:
-            first = open_span[0]
-        elif open_span:
-            yield open_span
-        open_span = first, stop
-    if open_span:
-        yield open_span
+        if spans and spans[-1][1] == first:
+            first, _ = spans.pop()
+        spans.append((first, stop))
+    return spans

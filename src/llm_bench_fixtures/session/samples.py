@@ -65,7 +65,7 @@ class Found:
 
     @property
     def is_complete(self) -> bool:
-        return bool(self.parts) and self.parts[-1].is_last
+        return bool(self.parts) and self.parts[-1].cut.is_last
 
 
 def is_small(setup: Setup) -> bool:
@@ -187,7 +187,7 @@ class Samples:
             return
         self._score(model, found, 0)
         if found.parts:
-            self.is_whole = found.parts[0].is_last or found.spent_s / found.parts[0].share <= WHOLE_S
+            self.is_whole = found.parts[0].cut.is_last or found.spent_s / found.parts[0].cut.share <= WHOLE_S
         if self.is_whole is not False:
             found.parts.clear()
             found.notes.clear()
@@ -291,8 +291,8 @@ class Samples:
             joined = join(found.parts)
             metrics = corpus_metrics(joined, join(reference.parts) if reference and reference.parts else None)
             blocks = loss_blocks(joined.score.nll)
-            if not joined.is_last:
-                metrics["scored_share"] = joined.score.tokens / joined.corpus_tokens
+            if not joined.cut.is_last:
+                metrics["scored_share"] = joined.score.tokens / joined.cut.corpus_tokens
         choices = self._setup.choices
         if found.answers and choices is not None:
             numbers = sorted(found.answers)
@@ -308,4 +308,4 @@ class Samples:
         asked = (
             f" and {len(found.answers)} of {count(len(choices.items), 'question')}" if choices and found.answers else ""
         )
-        yield f"{OF_A_SAMPLE}: {tokens:,} of {count(found.parts[0].corpus_tokens, 'token')}{asked}"
+        yield f"{OF_A_SAMPLE}: {tokens:,} of {count(found.parts[0].cut.corpus_tokens, 'token')}{asked}"
