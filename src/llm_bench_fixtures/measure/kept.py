@@ -19,17 +19,16 @@ class KeptForModel(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._values: dict[int, T] = {}
-        self._watched: set[int] = set()  # models that are asked to tell when they go
+        self._values: dict[int, tuple[weakref.ref[Model], T]] = {}
 
     def get(self, model: Model) -> T | None:
-        return self._values.get(id(model))
+        _, value = self._values.get(id(model), (None, None))
+        return value
 
     def put(self, model: Model, value: T) -> None:
-        if id(model) not in self._watched:
-            weakref.finalize(model, self._forget, id(model))
-            self._watched.add(id(model))
-        self._values[id(model)] = value
+        key = id(model)
+        gone = weakref.ref(model, lambda _: self._values.pop(key, None))  # another object may get its id
+        self._values[key] = gone, value
 
     def get_or_make(self, model: Model, make: Callable[[], T]) -> T:
         value = self.get(model)
@@ -40,8 +39,3 @@ class KeptForModel(Generic[T]):
 
     def drop(self, model: Model) -> None:
         self._values.pop(id(model), None)
-
-    def _forget(self, key: int) -> None:
-        """A model is gone, and another object may get its id."""
-        self._values.pop(key, None)
-        self._watched.discard(key)
