@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
 from llm_bench_fixtures.processes.memory import library_bytes, status_bytes
@@ -75,22 +75,25 @@ class PeakMemory:
 
             for name in self._device.names:
                 torch.cuda.reset_peak_memory_stats(name)
-        self._watch: _Watch = _HighWaterMark() if _reset_high_water_mark() else _Sampler()
+        self._sampler = None if _reset_high_water_mark() else _Sampler()
         return self
 
     @property
     def takes_time(self) -> bool:
         """Whether watching slows what runs in the block; the kernel keeps its mark in any case."""
-        return self._watch.method is MemoryMethod.SAMPLED
+        return self._sampler is not None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._device.synchronize()
-        resident = self._watch.stop()
+        if self._sampler:
+            resident, method = self._sampler.stop(), MemoryMethod.SAMPLED
+        else:
+            resident, method = status_bytes()["VmHWM"], MemoryMethod.HIGH_WATER_MARK
         allocated, reserved = self._cuda_peaks()
         sums = [sum(peaks.values()) if peaks else None for peaks in (allocated, reserved)]
-        self.peak = MemoryPeak(resident, sums[0], sums[1], self._watch.method, library_bytes(), allocated)
+        self.peak = MemoryPeak(resident, sums[0], sums[1], method, library_bytes(), allocated)
 
     def _cuda_peaks(self) -> tuple[dict[str, int], dict[str, int]]:
         """Peaks of allocated and of reserved memory, by device; empty without CUDA."""
@@ -103,14 +106,6 @@ class PeakMemory:
         return allocated, {name: cuda.max_memory_reserved(name) for name in names}
 
 
-class _Watch(Protocol):
-    method: MemoryMethod
-
-    def stop(self) -> int:
-        """The peak of the resident bytes since this was made."""
-        ...
-
-
 def _reset_high_water_mark() -> bool:
     """Set the kernel's mark to what is resident now. False where there is none (not Linux) or it can't be set."""
     try:
@@ -120,17 +115,8 @@ def _reset_high_water_mark() -> bool:
         return False
 
 
-class _HighWaterMark:
-    method = MemoryMethod.HIGH_WATER_MARK
-
-    def stop(self) -> int:
-        return status_bytes()["VmHWM"]
-
-
 class _Sampler:
     """Looks at the resident memory from a thread of its own; it can miss a peak that is shorter than the interval."""
-
-    method = MemoryMethod.SAMPLED
 
     def __init__(self) -> None:
         self._most = resident_bytes()
@@ -143,6 +129,7 @@ class _Sampler:
             self._most = max(self._most, resident_bytes())
 
     def stop(self) -> int:
+        """The peak of the resident bytes since this was made."""
         self._over.set()
         self._thread.join()
         return max(self._most, resident_bytes())
