@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llm_bench_fixtures.measure import limits
-from llm_bench_fixtures.measure.limits import Probe, ProbeSize, drop_probe, run_probe
+from llm_bench_fixtures.measure.limits import Probe, drop_probe, run_probe
 from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -29,7 +29,7 @@ class StepClock:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CPU_SIZE", ProbeSize(8, 1 << 14))
+    monkeypatch.setattr(limits, "CPU_SIZE", (8, 1 << 14))
 
 
 @pytest.fixture

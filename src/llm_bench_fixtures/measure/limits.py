@@ -20,7 +20,6 @@ from llm_bench_fixtures.models.variants import Precision
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.models.variants import Precision
 
 CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache
 ACCELERATOR_BUFFER_BYTES = 4 << 30  # so that starting the kernel takes a small part of the time
@@ -166,21 +165,11 @@ def fenced_s(work: Callable[[], object], device: Device, clock: Clock) -> float:
     return clock() - started
 
 
-@dataclass(frozen=True)
-class ProbeSize:
-    """How much the probe works on."""
-
-    matrix_rows: int
-    """Rows of each of the two square float32 matrices that are multiplied."""
-
-    read_bytes: int
-    """Bytes of the float32 numbers that are read."""
-
-
-# Runs are compared by these times, so a change of sizes ends the comparison with every run saved before it. They are
-# some milliseconds on a small machine, and more bytes than the last-level cache of most holds.
-CPU_SIZE = ProbeSize(512, 64 << 20)
-ACCELERATOR_SIZE = ProbeSize(2048, 512 << 20)  # so that starting the kernels takes a small part of the time
+# Rows of each of the two square float32 matrices that the probe multiplies, and bytes of the float32 numbers that it
+# reads. Runs are compared by these times, so a change of sizes ends the comparison with every run saved before it. They
+# are some milliseconds on a small machine, and more bytes than the last-level cache of most holds.
+CPU_SIZE = 512, 64 << 20
+ACCELERATOR_SIZE = 2048, 512 << 20  # so that starting the kernels takes a small part of the time
 
 
 class Probe:
@@ -191,11 +180,11 @@ class Probe:
 
     def __init__(self, device: Device, clock: Clock = time.perf_counter) -> None:
         """Allocate what is multiplied and read, and run once: the first run of a shape prepares its kernel."""
-        size = CPU_SIZE if device.kind is DeviceKind.CPU else ACCELERATOR_SIZE
+        matrix_rows, read_bytes = CPU_SIZE if device.kind is DeviceKind.CPU else ACCELERATOR_SIZE
         self._device = device
         self._clock = clock
-        self._multiply = matrix_product(device, Precision.FLOAT32, size.matrix_rows)
-        self._read = memory_read(device, size.read_bytes // ROW_BYTES)
+        self._multiply = matrix_product(device, Precision.FLOAT32, matrix_rows)
+        self._read = memory_read(device, read_bytes // ROW_BYTES)
         self.run()
 
     def run(self) -> tuple[float, float]:
