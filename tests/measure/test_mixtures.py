@@ -97,10 +97,12 @@ def test_the_flops_of_a_step_are_those_derived_by_hand() -> None:
     config = config_of("mixtral")
     layer = 3 * WIDTH**2 + WIDTH * 4 + 2 * GATED * WIDTH * INNER
     attended = 2 * 2 * WIDTH * 8
-    step, none = (FlopCounter(config).forward(1, 1, cached) for cached in (7, 0))
-    assert step is not None
-    assert none is not None
-    assert step - none == 2 * 2 * 2 * WIDTH * 7
+    after_seven = FlopCounter(config).round(Workload(((1,) * 7,), new_tokens=2, batch_size=1))
+    first = FlopCounter(config).round(Workload(((1,),), new_tokens=1, batch_size=1))
+    assert after_seven is not None
+    assert first is not None
+    step = after_seven.decode
+    assert step - first.prefill == 2 * 2 * 2 * WIDTH * 7
     angles = step - 2 * (2 * layer + WIDTH * config.vocab_size + attended)
     assert angles in (0, 2 * 16 // 2)  # of rotary positions, a product in transformers 4
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.fake_model import FakeModel, Shape, digest_of
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
     from llm_bench_fixtures.workloads import Workload
-
-_Count = TypeVar("_Count")
 
 _SHARED: dict[str, FlopCounter] = {}  # by the digest of the config
 
@@ -48,20 +46,12 @@ class FlopCounter:
         self._lawful: list[Shape] = []
         self.reason = ""
 
-    def forward(self, rows: int, new: int, cached: int) -> int | None:
-        """FLOPs of one pass over `new` positions a row, with `cached` positions in the cache; None where they can't be
-        counted."""
-        return self._if_countable(lambda: self._forward(Shape(rows, new, cached)))
-
     def round(self, workload: Workload) -> RoundFlops | None:
         """FLOPs of one round; None where they can't be counted."""
-        return self._if_countable(lambda: self._round(workload))
-
-    def _if_countable(self, count: Callable[[], _Count]) -> _Count | None:
         if self.reason:
             return None
         try:
-            return count()
+            return self._round(workload)
         except Exception as error:  # what a model's code raises where it needs values has no narrower base
             self.reason = f"the FLOPs of {self.model.config.model_type} can't be counted: {first_line(error)}"
             return None
