@@ -182,8 +182,8 @@ def _share(model: Model) -> str:
     return "yes" if share is None else f"{share:.0%}"
 
 
-def _kept(passes: Passes | None) -> str:
-    if passes is None:
+def _kept(passes: Passes) -> str:
+    if passes.count is None:
         return ""
     kinds = {"keys and values": "cache_bytes", "states": "state_bytes"}
     return ", ".join(kind for kind, name in kinds.items() if getattr(passes, name)) or "not seen"

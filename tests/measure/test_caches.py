@@ -9,10 +9,14 @@ import pytest
 import torch
 from transformers import DynamicCache, MistralConfig, StaticCache
 
-from llm_bench_fixtures.measure.passes import CacheBytes, bytes_after, cache_bytes
+from llm_bench_fixtures.measure.passes import CacheBytes, bytes_after
 from llm_bench_fixtures.measure.work import Passes, passes_of
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Prompts, Side, pad_batch
+
+
+def cache_bytes(cache: object) -> CacheBytes:
+    return bytes_after(SimpleNamespace(past_key_values=cache))
 
 
 def test_no_cache_has_no_bytes() -> None:

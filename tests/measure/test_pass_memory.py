@@ -152,7 +152,7 @@ def test_a_family_keeps_what_was_foreseen(
             for cache in sorted(model.facts.cache_kinds):
                 workload = Workload(PROMPTS, NEW_TOKENS, batch_size=2, cache=CacheKind(cache))
                 passes = observe(model, workload).observed.passes
-                if passes is not None and parts.is_known and (passes.cache_bytes or passes.state_bytes):
+                if parts.is_known and (passes.cache_bytes or passes.state_bytes):
                     kept = (passes.cache_bytes or 0) + (passes.state_bytes or 0)
                     assert parts.cache(Round(2, 7, NEW_TOKENS, cache)) == kept, (variant, cache)
 

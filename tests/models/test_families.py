@@ -82,10 +82,8 @@ def check_weights(model: TransformersModel, weights: int) -> None:
 
 
 def check_what_is_kept(model: TransformersModel, keeps: Keeps) -> None:
-    observed = observe(model, Workload(PROMPTS, NEW_TOKENS, batch_size=2)).observed
-    passes = observed.passes
-    assert passes is not None, observed.reason
-    assert passes.count == NEW_TOKENS
+    passes = observe(model, Workload(PROMPTS, NEW_TOKENS, batch_size=2)).observed.passes
+    assert passes.count == NEW_TOKENS, passes.reason
     if keeps is Keeps.UNSEEN:
         assert (passes.cache_bytes, passes.state_bytes) == (None, None)
         assert passes.reason == "the model keeps its cache where it can't be seen"

@@ -42,32 +42,22 @@ class CacheBytes:
 def bytes_after(output: object) -> CacheBytes:
     """What the output of a forward pass holds for the next one. Raises nothing: counting must not cost the round."""
     try:
-        return _sizes(*held_after(output))
+        keys, states = held_after(output)
+        return CacheBytes(sum(bytes_by_storage(keys)), sum(bytes_by_storage(states)))
     except Exception as error:  # whatever a model's own cache does when it is looked into
         return CacheBytes(reason=f"its cache can't be counted: {reason_of(error)}")
 
 
 def held_after(output: object) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The keys and values, and the states, that the output of a forward pass holds for the next one."""
-    return _held(getattr(output, CACHE, None), *(getattr(output, name, None) for name in STATES))
+    """The keys and values, and the states, that the output of a forward pass holds for the next one.
 
-
-def cache_bytes(cache: object, *states: object) -> CacheBytes:
-    """Bytes of a cache, and of further objects that hold nothing but states.
-
-    cache: one of transformers' caches, one of a model's own, a tuple of tensors or of tuples of them (Optimum's ONNX
-    Runtime models), or None. Of a storage that tensors share, no more than the whole is counted.
+    Its cache is one of transformers', one of a model's own, or a tuple of tensors or of tuples of them (Optimum's ONNX
+    Runtime models).
     """
-    return _sizes(*_held(cache, *states))
-
-
-def _sizes(keys: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> CacheBytes:
-    return CacheBytes(sum(bytes_by_storage(keys)), sum(bytes_by_storage(states)))
-
-
-def _held(cache: object, *states: object) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    held = [*_tensors(cache, is_key=True, seen=set())]
-    held += [(False, tensor) for state in states for _, tensor in _tensors(state, is_key=False, seen=set())]
+    held = [*_tensors(getattr(output, CACHE, None), is_key=True, seen=set())]
+    for name in STATES:
+        states = _tensors(getattr(output, name, None), is_key=False, seen=set())
+        held += [(False, tensor) for _, tensor in states]
     keys = [tensor for is_key, tensor in held if is_key]
     return keys, [tensor for is_key, tensor in held if not is_key and tensor.is_floating_point()]  # no positions
 
@@ -111,32 +101,26 @@ def watch_forward_passes(module: Any) -> Iterator[list[CacheBytes]]:
 
     Works for torch modules and for Optimum's models; for anything without `forward` it stays empty.
     """
+    from unittest.mock import patch
+
     import torch
 
     held: list[CacheBytes] = []
-    with ExitStack() as watching:
-        if isinstance(module, torch.nn.Module):
-            _watch_torch(module, held, watching)
-        elif hasattr(module, "forward"):
-            watched = _noting(module.forward, held)
-            watching.enter_context(_replaced(module, "forward", watched))
-        yield held
-
-
-def _watch_torch(module: Any, held: list[CacheBytes], watching: ExitStack) -> None:
-    """Watch a torch module by a hook, and its compiled pass, which bypasses hooks, where `generate` gets it."""
-    import torch
 
     def after(_module: object, _inputs: object, output: object) -> None:
         if not torch.compiler.is_compiling():
             held.append(bytes_after(output))
 
-    watching.callback(module.register_forward_hook(after).remove)
-    if hasattr(module, "get_compiled_call"):
-        get = module.get_compiled_call
-        watching.enter_context(
-            _replaced(module, "get_compiled_call", lambda config: _noting(get(config), held)),
-        )
+    with ExitStack() as watching:
+        if isinstance(module, torch.nn.Module):
+            watching.callback(module.register_forward_hook(after).remove)
+            get: Any = getattr(module, "get_compiled_call", None)
+            if get is not None:  # a compiled pass bypasses hooks
+                compiled = patch.object(module, "get_compiled_call", lambda config: _noting(get(config), held))
+                watching.enter_context(compiled)
+        elif hasattr(module, "forward"):
+            watching.enter_context(patch.object(module, "forward", _noting(module.forward, held)))
+        yield held
 
 
 def _noting(call: Callable[..., Any], held: list[CacheBytes]) -> Callable[..., Any]:
@@ -150,16 +134,3 @@ def _noting(call: Callable[..., Any], held: list[CacheBytes]) -> Callable[..., A
         return output
 
     return noting
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """An attribute of the object itself, for the length of the block."""
-    own = vars(owner).get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        delattr(owner, name)
-        if own is not None:
-            setattr(owner, name, own)

@@ -43,7 +43,8 @@ BRIEF_TOKENS = 3  # tokens that warm up where a round takes seconds
 class Passes:
     """The forward passes of one round."""
 
-    count: int
+    count: int | None
+    """None where they can't be seen."""
 
     cache_bytes: int | None = None
     """Bytes of keys and values, the most that one batch held. None where they can't be counted, and where the model
@@ -66,11 +67,7 @@ class Observed:
     output_digest: str
     """Digest of the new tokens of each prompt in order; independent of batching and padding."""
 
-    passes: Passes | None
-    """None where they can't be seen."""
-
-    reason: str = ""
-    """Why the passes can't be seen."""
+    passes: Passes
 
 
 @dataclass(frozen=True)
@@ -137,17 +134,17 @@ def count_work(workload: Workload, observed: Observed, flops: FlopCounter, facts
         workload.prompt_tokens,
         workload.all_new_tokens,
         len(workload.groups),
-        passes.count if passes else None,
+        passes.count,
         counts.prefill if counts else None,
         counts.decode if counts else None,
         flops.reason if facts.runs_source else other,
         facts.weight_bytes_read,
-        passes.cache_bytes if passes else None,
-        passes.cache_bytes_read if passes else None,
+        passes.cache_bytes,
+        passes.cache_bytes_read,
         observed.output_digest,
-        observed.reason,
-        passes.state_bytes if passes else None,
-        passes.reason if passes else "",
+        passes.reason if passes.count is None else "",
+        passes.state_bytes,
+        passes.reason if passes.count is not None else "",
         facts.weight_bytes_most,
     )
 
@@ -159,16 +156,15 @@ def observe_round(model: Model, workload: Workload) -> Observed:
     """
     rows: list[TokenIds] = []
     batches: list[Sequence[CacheBytes]] = []
-    reasons: list[str] = []
-    for group, new_tokens in zip(workload.groups, workload.new_tokens_by_batch, strict=True):
-        model.forget_caches()
-        alone = replace(workload, prompts=group, new_tokens=new_tokens, batch_size=len(group), lengths=())
-        with ExitStack() as watching:
-            held, reason = _watch(model, watching)
+    with ExitStack() as watching:
+        held, reason = _watch(model, watching)
+        for group, new_tokens in zip(workload.groups, workload.new_tokens_by_batch, strict=True):
+            model.forget_caches()
+            alone = replace(workload, prompts=group, new_tokens=new_tokens, batch_size=len(group), lengths=())
+            before = len(held)
             rows += run_round(model, alone).continuations
-        batches.append(held)
-        reasons.append(reason)
-    return _observed(model, workload, workload.answers(rows), batches, next(filter(None, reasons), ""))
+            batches.append(held[before:])
+    return _observed(model, workload, workload.answers(rows), batches, reason)
 
 
 def _observed(
@@ -177,7 +173,8 @@ def _observed(
     """rows: each prompt's new tokens. batches: as `passes_of` takes them. reason: why one of these is empty."""
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
     if not all(batches):
-        return Observed(digest, None, reason or f"{model.facts.label} doesn't run through transformers")
+        reason = reason or f"{model.facts.label} doesn't run through transformers"
+        return Observed(digest, Passes(None, reason=reason))
     return Observed(digest, passes_of(batches, keeps_cache=workload.cache is not CacheKind.OFF))
 
 
