@@ -263,6 +263,15 @@ def check_readable(files: Sequence[Path]) -> None:
         raise InvalidSetting(f"{where} holds {size / 1e9:.1f} GB of text, and 1 GB is the most; give a part of it")
 
 
+def read_readable(path: Path) -> bytes:
+    """Bytes of a file. Raises InvalidSetting as `check_readable`, and where it can't be read."""
+    check_readable([path])
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidSetting(f"{path} can't be read: {error.strerror or error}") from error
+
+
 class Tokenizer(Protocol):
     """Interface that is needed of a tokenizer. Each of transformers' has it.
 

@@ -13,14 +13,13 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from llm_bench_fixtures.errors import InvalidSetting, alternatives
 from llm_bench_fixtures.options.parsers import parse_path, shortened
-from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, MOST_TEXT_BYTES, check_readable
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, MOST_TEXT_BYTES, read_readable
 
 STANDARD_INPUT = "-"
 EXAMPLE = '{"prompt": "Snow is", "answer": " white.", "output_tokens": 8}'
@@ -35,18 +34,11 @@ OTHERS = {  # names of guidellm's, the first of which counts where a row has non
 }
 LENGTHS = ("output_tokens", "output_length", "output_tokens_count", "completion_tokens_count")  # an answer's length
 TEXT_PARTS = ("text", "input_text", "output_text")
-SPEAKERS = {  # ShareGPT's names
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "bard": "assistant",
-    "assistant": "assistant",
+SPEAKERS = {  # roles by ShareGPT's names
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "assistant"), "assistant"),
     "system": "system",
-    "tool": "",  # no text of anybody's, as the next two
-    "function_call": "",
-    "observation": "",
+    **dict.fromkeys(("tool", "function_call", "observation"), ""),  # no text of anybody's
 }
 
 _HALF = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")  # half of a surrogate pair, which is no text
@@ -130,17 +122,9 @@ def read_own_prompts(given: str, standard_input: Callable[[], bytes]) -> OwnProm
         if given == STANDARD_INPUT:
             return parse_own_prompts("standard input", standard_input())
         path = parse_path(given)
-        check_readable([path])
-        return parse_own_prompts(path.name, _bytes_of(path))
+        return parse_own_prompts(path.name, read_readable(path))
     except InvalidSetting as error:
         raise InvalidSetting(f"--llm-prompts: {error}") from error
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidSetting(f"{path} can't be read: {error.strerror or error}") from error
 
 
 def parse_own_prompts(name: str, data: bytes) -> OwnPrompts:
@@ -150,8 +134,9 @@ def parse_own_prompts(name: str, data: bytes) -> OwnPrompts:
     prompts: list[OwnPrompt] = []
     first = form = ""
     unasked = 0
-    for where, row in _rows(name, _decoded(name, data)):
+    for where, given in _rows(name, _decoded(name, data)):
         place = f"{name}, {where}"
+        row = _row(given, place)
         found = _form(row, place)
         first, form = first or where, form or found
         if found != form:
@@ -176,24 +161,18 @@ def _decoded(name: str, data: bytes) -> str:
     return text
 
 
-def _rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
+def _rows(name: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each row with its place. The first character tells JSON from CSV, as standard input has no suffix."""
     start = text.lstrip()[:1]
     if start == "[":
-        items = _from_json(text, list[msgspec.Raw], name)
-        for number, item in enumerate(items, 1):
-            yield _json_row(name, f"item {number}", item)
+        for number, item in enumerate(_from_json(text, list[msgspec.Raw], name), 1):
+            yield f"item {number}", _from_json(item, dict[str, Any], f"{name}, item {number}")
     elif start == "{" or name.endswith((".json", ".jsonl")):
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
-                yield _json_row(name, f"line {number}", line)
+                yield f"line {number}", _from_json(line, dict[str, Any], f"{name}, line {number}")
     elif start:
         yield from _csv_rows(name, text)
-
-
-def _json_row(name: str, where: str, text: str | msgspec.Raw) -> tuple[str, _Row]:
-    place = f"{name}, {where}"
-    return where, _row(_from_json(text, dict[str, Any], place), place)
 
 
 def _row(given: Mapping[str, Any], place: str) -> _Row:
@@ -210,7 +189,7 @@ def _row(given: Mapping[str, Any], place: str) -> _Row:
         raise InvalidSetting(f"{place}: {error}. A line is such as {EXAMPLE}") from error
 
 
-def _csv_rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
+def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     csv.field_size_limit(MOST_TEXT_BYTES)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     before = 0  # lines
@@ -228,7 +207,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
             if len(values) not in (0, len(header)):
                 raise InvalidSetting(f"{name}, {where} has another number of values than the header")
             if values:
-                yield where, _row(dict(zip(header, values, strict=True)), f"{name}, {where}")
+                yield where, dict(zip(header, values, strict=True))
     except csv.Error as error:
         raise InvalidSetting(f"{name}, line {before + 1}: {error}") from error
 
