@@ -25,7 +25,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks.wikitext.preprocess_wikitext import process_results
 
 from llm_bench_fixtures.measure.choices import ChoiceItem, choose, embedded_choices
-from llm_bench_fixtures.measure.quality import BATCH_TOKENS, score_corpus
+from llm_bench_fixtures.measure.quality import BATCH_TOKENS, corpus_metrics, score_part
 from llm_bench_fixtures.measure.windows import WindowPlan, WindowScheme
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Corpus, read_corpus
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
     plan = WindowPlan(WindowScheme.ROLLING, window)
     evaluated = harness(model, window)
     ways: dict[str, Callable[[], Mapping[str, float]]] = {
-        "ours": lambda: score_corpus(model, corpus, plan).metrics,
+        "ours": lambda: corpus_metrics(score_part(model, corpus, plan)),
         "theirs": lambda: harness_metrics(evaluated, corpus),
     }
     ours, theirs = (work() for work in ways.values())

@@ -31,11 +31,12 @@ def main(variants: str) -> None:
         reference = load_embedded()
         for budget in BUDGETS:
             with mock.patch.object(quality, "plan_layout", partial(plan_layout, budget_bytes=budget)):
-                quality.score_corpus(reference, corpus, plan, keep=Path(name) / str(budget))
+                quality.score_part(reference, corpus, plan, keep=Path(name) / str(budget))
         for variant in variants.split(","):
             model = load_embedded(variant)
             for budget in BUDGETS:
-                found = quality.score_corpus(model, corpus, plan, compare_with=Path(name) / str(budget)).metrics
+                part = quality.score_part(model, corpus, plan, compare_with=Path(name) / str(budget))
+                found = quality.corpus_metrics(part)
                 cells = [f"{value} {found[value]:.3g} ± {found.get(error, 0.0):.2g}" for value, error in SHOWN]
                 print(f"{variant:8s} {budget >> 20:4d} MiB   " + "   ".join(cells), flush=True)
 

@@ -25,7 +25,7 @@ import torch
 from embedded import load_embedded
 from scipy import stats
 
-from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS, BATCH_TOKENS, group_windows, score_corpus
+from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS, BATCH_TOKENS, group_windows, score_part
 from llm_bench_fixtures.measure.windows import WindowPlan, cut_corpus
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Batch, Corpus, Side, pad_batch, read_corpus
@@ -73,11 +73,11 @@ def main(arguments: list[str]) -> None:
         batches = scored_batches(model, corpus)
         ways: dict[str, Callable[[], object]] = {
             "bare": lambda: bare(model, batches),
-            "loss only": lambda: score_corpus(model, corpus, PLAN),
-            "keeping the reference": lambda: score_corpus(model, corpus, PLAN, keep=folder / "round"),
-            "compared with it": lambda: score_corpus(model, corpus, PLAN, compare_with=folder / "kept"),
+            "loss only": lambda: score_part(model, corpus, PLAN),
+            "keeping the reference": lambda: score_part(model, corpus, PLAN, keep=folder / "round"),
+            "compared with it": lambda: score_part(model, corpus, PLAN, compare_with=folder / "kept"),
         }
-        score_corpus(model, corpus, PLAN, keep=folder / "kept")
+        score_part(model, corpus, PLAN, keep=folder / "kept")
         for work in ways.values():
             work()
         taken = []

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
+from whole_corpus import score_corpus
 
 from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch, WorkloadUnsupported
 from llm_bench_fixtures.measure import quality
@@ -27,12 +28,11 @@ from llm_bench_fixtures.measure.quality import (
     group_windows,
     join,
     score_chunks,
-    score_corpus,
     score_part,
     score_windows,
     text_metrics,
 )
-from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics
+from llm_bench_fixtures.measure.reference import divergence_metrics
 from llm_bench_fixtures.measure.reference_files import plan_layout
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
@@ -454,7 +454,7 @@ def test_a_variant_whose_most_likely_tokens_include_the_references_agrees(
 
 def test_percentiles_that_the_positions_cannot_support_are_left_out() -> None:
     found = [
-        sorted(name for name in divergence_metrics(Divergences(*np.zeros((2, positions)))) if name.startswith("kld_p"))
+        sorted(name for name in divergence_metrics(*np.zeros((2, positions))) if name.startswith("kld_p"))
         for positions in (1, 2, 99, 100, 999, 1000)
     ]
     assert found == [[], ["kld_p50"], ["kld_p50"], *[["kld_p50", "kld_p99"]] * 2, ["kld_p50", "kld_p99", "kld_p999"]]

@@ -13,9 +13,8 @@ import torch
 from llm_bench_fixtures.errors import ReferenceMismatch
 from llm_bench_fixtures.measure.quality import score_chunks
 from llm_bench_fixtures.measure.reference import (
-    Divergences,
-    ReferenceComparison,
     TailSums,
+    compare_with_reference,
     divergence_metrics,
     probability_metrics,
     ratio_metrics,
@@ -26,8 +25,8 @@ from llm_bench_fixtures.measure.reference_files import (
     LEAST_TOP,
     ArrayFile,
     ReferenceLayout,
-    ReferenceWriter,
     is_kept,
+    keep_reference,
     plan_layout,
 )
 from llm_bench_fixtures.measure.windows import Window
@@ -82,7 +81,7 @@ def targets() -> tuple[int, ...]:
 
 
 def keep(folder: Path, layout: ReferenceLayout, logits: torch.Tensor, rows: int = 64) -> None:
-    with ReferenceWriter(folder, layout) as writer:
+    with keep_reference(folder, layout) as writer:
         first = 0
         for chunk in score_chunks(logits, Window((0, *targets()), unscored=1), rows):
             writer.take(first, chunk)
@@ -91,11 +90,11 @@ def keep(folder: Path, layout: ReferenceLayout, logits: torch.Tensor, rows: int 
 
 def compare(folder: Path, logits: torch.Tensor, rows: int = 64) -> dict[str, float]:
     nll = []
-    with ReferenceComparison(folder, POSITIONS, VOCABULARY, "digest") as comparison:
+    with compare_with_reference(folder, POSITIONS, VOCABULARY, "digest") as comparison:
         for chunk in score_chunks(logits, Window((0, *targets()), unscored=1), rows):
             comparison.take(sum(map(len, nll)), chunk)
             nll.append(chunk.nll.numpy().copy())
-        return dict(comparison.metrics(np.concatenate(nll)))
+        return comparison.compared().metrics(np.concatenate(nll))
 
 
 def layout_of(top: int, samples: int) -> ReferenceLayout:
@@ -204,7 +203,7 @@ def test_the_same_positions_draw_the_same_sample(tmp_path: Path) -> None:
 def test_samples_come_from_outside_the_top_and_in_proportion(tmp_path: Path) -> None:
     """Of probabilities 1/2, 1/4, 1/8, 1/8 the top one is kept: the others are drawn 2 : 1 : 1."""
     logits = torch.tensor([0.5, 0.25, 0.125, 0.125]).log().expand(POSITIONS, 4)
-    with ReferenceWriter(tmp_path, ReferenceLayout(POSITIONS, 4, "digest", 1, 100)) as writer:
+    with keep_reference(tmp_path, ReferenceLayout(POSITIONS, 4, "digest", 1, 100)) as writer:
         (chunk,) = score_chunks(logits, Window((0,) * (POSITIONS + 1), unscored=1), POSITIONS)
         writer.take(0, chunk)
     drawn = np.fromfile(tmp_path / "tail_ids", np.int32)
@@ -219,16 +218,16 @@ def test_the_control_variate_takes_its_share_of_the_noise_away() -> None:
     """Where the excess is the negative of the part's error, all of it."""
     truth, noise = np.full(4, 0.5), np.array([0.1, -0.2, 0.05, 0.05])
     ones = np.ones(4)
-    found = TailSums(truth + noise, -noise, ones, ones, -ones).added_to(np.zeros(4, np.float32), 20)
-    assert found.kld == pytest.approx(truth)
-    assert found.noise.tolist() == [0.0] * 4
+    kld, left = TailSums(truth + noise, -noise, ones, ones, -ones).added_to(np.zeros(4, np.float32))
+    assert kld == pytest.approx(truth)
+    assert left.tolist() == [0.0] * 4
 
 
 def test_an_infinite_divergence_takes_no_error_away_from_the_others() -> None:
     part, variance = np.array([0.1, 0.2, math.inf]), np.array([0.01, 0.01, math.nan])
-    found = TailSums(part, np.zeros(3), variance, np.zeros(3), np.zeros(3)).added_to(np.zeros(3, np.float32), 20)
-    assert found.noise == pytest.approx([0.1, 0.1, 0.0])
-    metrics = divergence_metrics(found)
+    kld, noise = TailSums(part, np.zeros(3), variance, np.zeros(3), np.zeros(3)).added_to(np.zeros(3, np.float32))
+    assert noise == pytest.approx([0.1, 0.1, 0.0])
+    metrics = divergence_metrics(kld, noise, samples=20)
     assert metrics["kld_max"] == math.inf
     assert metrics["kld_p50_error"] > 0
 
@@ -236,15 +235,16 @@ def test_an_infinite_divergence_takes_no_error_away_from_the_others() -> None:
 def test_few_samples_reach_further_than_many() -> None:
     """Student's distribution of one degree of freedom has its 1 - 0.025 / 2 quantile at 25.45, where the normal law's
     is at 2.24."""
-    metrics = divergence_metrics(Divergences(np.array([1.0, 2.0]), np.array([0.1, 0.1]), samples=2))
+    metrics = divergence_metrics(np.array([1.0, 2.0]), np.array([0.1, 0.1]), samples=2)
     assert metrics["kld_max_error"] == pytest.approx(2.545, abs=1e-3)
 
 
 def test_without_noise_in_the_excess_it_is_left_alone() -> None:
     zeros = np.zeros(2)
-    found = TailSums(np.array([0.1, 0.2]), zeros, np.full(2, 0.25), zeros, zeros).added_to(zeros.astype("float32"), 20)
-    assert found.kld.tolist() == [0.1, 0.2]
-    assert found.noise.tolist() == [0.5, 0.5]
+    sums = TailSums(np.array([0.1, 0.2]), zeros, np.full(2, 0.25), zeros, zeros)
+    kld, noise = sums.added_to(zeros.astype("float32"))
+    assert kld.tolist() == [0.1, 0.2]
+    assert noise.tolist() == [0.5, 0.5]
 
 
 def test_the_files_are_what_the_layout_says(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_reference_whose_scoring_failed_is_not_kept(tmp_path: Path) -> None:
     """Also where an earlier one was there."""
     keep(tmp_path, EXACT, random_logits(1))
     assert is_kept(tmp_path)
-    with pytest.raises(RuntimeError, match="out of luck"), ReferenceWriter(tmp_path, EXACT):
+    with pytest.raises(RuntimeError, match="out of luck"), keep_reference(tmp_path, EXACT):
         raise RuntimeError("out of luck")
     assert not is_kept(tmp_path)
 
@@ -330,7 +330,7 @@ def test_the_change_of_probability_by_hand() -> None:
 
 
 def test_the_percentiles_of_a_thousand_divergences() -> None:
-    metrics = divergence_metrics(Divergences(np.arange(1001) / 1000, np.zeros(1001)))
+    metrics = divergence_metrics(np.arange(1001) / 1000, np.zeros(1001))
     assert metrics == pytest.approx(
         {"kld_mean": 0.5, "kld_error": 0.0, "kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999, "kld_max": 1.0}
     )
@@ -340,6 +340,6 @@ def test_the_noise_of_samples_is_an_error_of_each_figure() -> None:
     """Of two positions: 1.96 sqrt(0.01 + 0.01) / 2 for their mean; 2.24 x 0.1, the normal law's 1 - 0.025 / 2 quantile
     times the noise, for what all of them could have moved by.
     """
-    metrics = divergence_metrics(Divergences(np.array([1.0, 2.0]), np.array([0.1, 0.1]), samples=10**6))
+    metrics = divergence_metrics(np.array([1.0, 2.0]), np.array([0.1, 0.1]), samples=10**6)
     assert metrics["kld_error"] == pytest.approx(0.1386, abs=1e-4)
     assert metrics["kld_p50_error"] == metrics["kld_max_error"] == pytest.approx(0.2241, abs=1e-4)

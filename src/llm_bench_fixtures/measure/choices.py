@@ -10,6 +10,7 @@ all you need" (arXiv 2407.09141).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +20,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
-from llm_bench_fixtures.measure.quality import score_windows
+from llm_bench_fixtures.measure.quality import by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
 from llm_bench_fixtures.options.parsers import parse_path
-from llm_bench_fixtures.workloads import ASSETS, check_readable, plain_ids, short_digest
+from llm_bench_fixtures.workloads import ASSETS, plain_ids, read_readable, short_digest
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import TokenIds, Tokenizer
 
@@ -91,10 +89,9 @@ def read_choices(given: str) -> ChoiceSet | None:
         return None
     try:
         path = parse_path(given)
-        check_readable([path])
+        return ChoiceSet(path.name, _read_items(path))
     except InvalidSetting as error:
         raise InvalidSetting(f"--llm-choices: {error}") from error
-    return ChoiceSet(path.name, _read_items(path))
 
 
 def embedded_choices() -> ChoiceSet:
@@ -103,21 +100,16 @@ def embedded_choices() -> ChoiceSet:
 
 def _read_items(path: Path) -> tuple[ChoiceItem, ...]:
     """Items from JSON lines. Raises InvalidSetting that names file and line."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise InvalidSetting(f"--llm-choices: {path} can't be read: {error.strerror or error}") from error
-    items = tuple(_read_item(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
+    items = []
+    for number, line in enumerate(read_readable(path).splitlines(), 1):
+        try:
+            if line.strip():
+                items.append(msgspec.json.decode(line, type=ChoiceItem))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidSetting(f"{path}, line {number}: {error}. A line is such as {EXAMPLE}") from error
     if not items:
-        raise InvalidSetting(f"--llm-choices: there is no item in {path}")
-    return items
-
-
-def _read_item(line: bytes, where: str) -> ChoiceItem:
-    try:
-        return msgspec.json.decode(line, type=ChoiceItem)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidSetting(f"--llm-choices: {where}: {error}. A line is such as {EXAMPLE}") from error
+        raise InvalidSetting(f"there is no item in {path}")
+    return tuple(items)
 
 
 def choose(model: Model, items: Sequence[ChoiceItem]) -> tuple[AnswerIndex, ...]:
@@ -129,15 +121,13 @@ def choose(model: Model, items: Sequence[ChoiceItem]) -> tuple[AnswerIndex, ...]
 
     bos = added_bos(model.tokenizer)
     start = () if bos is None else (bos,)  # what the tokenizer puts before a text by itself
-    asked = [list(_windows(item, model.tokenizer, start)) for item in items]
-    windows = [window for choices in asked for window in choices]
+    windows = [window for item in items for window in _windows(item, model.tokenizer, start)]
     longest, context = max(len(window.fed) for window in windows), model.facts.context_length
     if longest > context:
         raise WorkloadUnsupported(f"an item has {longest} tokens, and the model's context is {context}")
-    ends = np.cumsum([window.scored for window in windows])[:-1]
-    sums = [float(part.sum(dtype=np.float64)) for part in np.split(score_windows(model, windows).nll, ends)]
-    bounds = np.cumsum([len(choices) for choices in asked])[:-1]
-    return tuple(_likeliest(nll) for nll in np.split(np.array(sums), bounds))
+    by_choice = by_window(score_windows(model, windows).nll, windows)
+    sums = iter([float(nll.sum(dtype=np.float64)) for nll in by_choice])
+    return tuple(_likeliest([next(sums) for _ in item.choices]) for item in items)
 
 
 def _windows(item: ChoiceItem, tokenizer: Tokenizer, start: TokenIds) -> Iterator[Window]:
@@ -150,12 +140,12 @@ def _windows(item: ChoiceItem, tokenizer: Tokenizer, start: TokenIds) -> Iterato
         yield Window(ids, context)
 
 
-def _likeliest(nll: NDArray[np.float64]) -> AnswerIndex:
+def _likeliest(nll: Sequence[float]) -> AnswerIndex:
     """nll: nats of each choice of an item."""
     import numpy as np
 
-    least = int(nll.argmin())  # NaN counts as the least
-    return least if np.isfinite(nll[least]) else None
+    least = int(np.argmin(nll))  # NaN counts as the least
+    return least if math.isfinite(nll[least]) else None
 
 
 ALPHA = 0.05  # outside of the interval

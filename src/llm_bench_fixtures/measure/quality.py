@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llm_bench_fixtures.errors import CorpusTooShort, WorkloadUnsupported
 from llm_bench_fixtures.measure.kept import KeptForModel
-from llm_bench_fixtures.measure.reference import Compared, ReferenceComparison, compare_tokens, join_compared
-from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
+from llm_bench_fixtures.measure.reference import Compared, compare_tokens, compare_with_reference, join_compared
+from llm_bench_fixtures.measure.reference_files import keep_reference, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.model import ScoresTokens
@@ -117,19 +117,6 @@ class Part:
     """The sample, without its windows and their places."""
 
 
-def score_corpus(
-    model: Model,
-    corpus: Corpus,
-    plan: WindowPlan,
-    *,
-    keep: Path | None = None,
-    compare_with: Path | None = None,
-) -> CorpusScore:
-    """Score the corpus; the arguments are `score_part`'s."""
-    part = score_part(model, corpus, plan, keep=keep, compare_with=compare_with)
-    return CorpusScore(corpus_metrics(part), loss_blocks(part.score.nll))
-
-
 def score_part(
     model: Model,
     corpus: Corpus,
@@ -165,10 +152,11 @@ def score_part(
         comparison = None
         if keep is not None:
             layout = plan_layout(cut.corpus_tokens, model.facts.vocabulary, cut.digest)
-            observers.append(opened.enter_context(ReferenceWriter(keep, replace(layout, positions=cut.tokens))))
+            observers.append(opened.enter_context(keep_reference(keep, replace(layout, positions=cut.tokens))))
         if compare_with is not None:
-            comparison = ReferenceComparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
-            observers.append(opened.enter_context(comparison))
+            comparing = compare_with_reference(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
+            comparison = opened.enter_context(comparing)
+            observers.append(comparison)
         score = score_windows(model, cut.windows, observers)
         return Part(score, places, comparison.compared() if comparison else None, size)
 
@@ -268,6 +256,13 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     model.forget_caches()
     model.device.release_cached_memory(oldest=False)  # other variants' processes want it
     return Score(nll)
+
+
+def by_window(values: NDArray[Any], windows: Sequence[Window]) -> list[NDArray[Any]]:
+    """Values of all targets, (n,), as those of each window."""
+    import numpy as np
+
+    return np.split(values, np.cumsum([piece.scored for piece in windows])[:-1])
 
 
 def group_windows(windows: Sequence[Window], most_tokens: int) -> list[list[int]]:

@@ -7,13 +7,13 @@ sampling with a control variate (A. B. Owen, "Monte Carlo theory, methods and ex
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.measure.reference_files import ArrayFile, check_same, cross_entropy, open_arrays, read_layout
+from llm_bench_fixtures.measure.reference_files import check_same, cross_entropy, open_arrays, read_layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llm_bench_fixtures.measure.quality import Chunk
+    from llm_bench_fixtures.measure.reference_files import ArrayFile, ReferenceLayout
 
 NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 NEAR_NATS = 1e-3  # a divergence below it is computed token by token, in float64
@@ -28,30 +29,29 @@ NEAR_ELEMENTS = 1 << 20  # elements computed at once
 PERCENTILES = {"kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999}
 
 
-class ReferenceComparison:
-    """Compares a model with a kept reference, as an observer of its scoring.
+@contextmanager
+def compare_with_reference(folder: Path, positions: int, vocabulary: int, digest: str) -> Iterator[ReferenceComparison]:
+    """A comparison with a kept reference.
 
-    A context manager. Raises ReferenceMismatch where that was kept of other windows or over another vocabulary.
+    Raises ReferenceMismatch where that was kept of other windows or over another vocabulary.
     """
+    layout = read_layout(folder)
+    check_same(layout, positions, vocabulary, digest)
+    with open_arrays(folder, layout, "rb") as files:
+        yield ReferenceComparison(layout, files)
 
-    def __init__(self, folder: Path, positions: int, vocabulary: int, digest: str) -> None:
+
+class ReferenceComparison:
+    """Compares a model with a kept reference, as an observer of its scoring."""
+
+    def __init__(self, layout: ReferenceLayout, files: Mapping[str, ArrayFile]) -> None:
         import numpy as np
 
-        self._folder = folder
-        self._layout = read_layout(folder)
-        check_same(self._layout, positions, vocabulary, digest)
-        self._files: dict[str, ArrayFile] = {}
-        self._opened = ExitStack()
-        self._same_top = np.zeros(positions, np.bool_)
-        self._kld = np.zeros(positions, np.float32)  # without what is known of the tail from samples only
-        self._tail = np.zeros((positions, len(TailSums.__dataclass_fields__)), np.float32)
-
-    def __enter__(self) -> Self:
-        self._files = open_arrays(self._folder, self._layout, "rb", self._opened)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        self._layout = layout
+        self._files = files
+        self._same_top = np.zeros(layout.positions, np.bool_)
+        self._kld = np.zeros(layout.positions, np.float32)  # without what is known of the tail from samples only
+        self._tail = np.zeros((layout.positions, len(TailSums.__dataclass_fields__)), np.float32)
 
     def take(self, first: int, chunk: Chunk) -> None:
         here = slice(first, first + len(chunk.nll))
@@ -72,10 +72,6 @@ class ReferenceComparison:
         tail = None if self._layout.is_exact else self._tail
         return Compared(reference, self._kld, tail, self._same_top, self._layout.samples)
 
-    def metrics(self, nll: NDArray[np.float32]) -> Mapping[str, float]:
-        """The comparison's metrics by name, once every position was taken. nll: the model's own."""
-        return self.compared().metrics(nll)
-
 
 @dataclass(frozen=True, eq=False)
 class Compared:
@@ -92,18 +88,16 @@ class Compared:
 
     def metrics(self, nll: NDArray[np.float32]) -> dict[str, float]:
         """The comparison's metrics by name. nll: the model's own, (N,)."""
-        found = ratio_metrics(nll, self.reference)
-        if self.kld is not None and self.same_top is not None:
-            found |= divergence_metrics(self._divergences(self.kld))
-            found["top1_agreement"] = float(self.same_top.mean())
-        return {**found, **probability_metrics(nll, self.reference)}
-
-    def _divergences(self, kld: NDArray[np.float32]) -> Divergences:
         import numpy as np
 
-        if self.tail is None:
-            return Divergences(kld, np.zeros_like(kld))
-        return TailSums(*self.tail.T.astype("float64")).added_to(kld, self.samples)
+        found = ratio_metrics(nll, self.reference)
+        if self.kld is not None and self.same_top is not None:
+            kld, noise = self.kld, np.zeros_like(self.kld)
+            if self.tail is not None:
+                kld, noise = TailSums(*self.tail.T.astype("float64")).added_to(kld)
+            found |= divergence_metrics(kld, noise, self.samples)
+            found["top1_agreement"] = float(self.same_top.mean())
+        return {**found, **probability_metrics(nll, self.reference)}
 
 
 def compare_tokens(folder: Path, count: int, digest: str) -> Compared:
@@ -113,39 +107,19 @@ def compare_tokens(folder: Path, count: int, digest: str) -> Compared:
     """
     layout = read_layout(folder)
     check_same(layout, count, layout.vocabulary, digest)
-    with ExitStack() as opened:
-        return Compared(open_arrays(folder, layout, "rb", opened)["nll"].get(0, count).numpy().copy())
+    with open_arrays(folder, layout, "rb") as files:
+        return Compared(files["nll"].get(0, count).numpy().copy())
 
 
 def join_compared(parts: Sequence[Compared], order: NDArray[np.int64]) -> Compared:
     """Join the comparisons of several samples, with their positions in the given order."""
     import numpy as np
 
-    def joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-        known = [value for value in values if value is not None]
-        return np.concatenate(known)[order] if len(known) == len(parts) else None
+    def joined(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return None if any(value is None for value in values) else np.concatenate(values)[order]
 
-    return Compared(
-        np.concatenate([part.reference for part in parts])[order],
-        joined([part.kld for part in parts]),
-        joined([part.tail for part in parts]),
-        joined([part.same_top for part in parts]),
-        parts[0].samples,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Divergences:
-    """How far each of N positions is from the reference's."""
-
-    kld: NDArray[Any]
-    """(N,) nats."""
-
-    noise: NDArray[Any]
-    """(N,) standard error of each; 0 where nothing was sampled, and where the divergence is infinite."""
-
-    samples: int = 0
-    """How many the standard errors are estimated from."""
+    return Compared(joined("reference"), joined("kld"), joined("tail"), joined("same_top"), parts[0].samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +139,9 @@ class TailSums:
     excess_variance: NDArray[np.float64]
     covariance: NDArray[np.float64]
 
-    def added_to(self, kld: NDArray[np.float32], samples: int) -> Divergences:
-        """The divergences of which `kld` is all but the tail's part, from so many samples each.
+    def added_to(self, kld: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The divergences of which `kld` is all but the tail's part, and the standard error of each; 0 where that is
+        infinite.
 
         `excess` is a control variate: of distributions that aren't alike, it takes away part of the noise. Its weight
         is the one that leaves the least variance over all positions together.
@@ -178,7 +153,7 @@ class TailSums:
         weight = -self.covariance[finite].sum() / excess if excess > 0 else 0.0
         variance = self.part_variance + 2 * weight * self.covariance + weight**2 * self.excess_variance
         noise = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0))
-        return Divergences(kld + self.part + weight * self.excess, noise, samples)
+        return kld + self.part + weight * self.excess, noise
 
 
 def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk: Chunk) -> torch.Tensor:
@@ -261,8 +236,10 @@ def ratio_metrics(nll: NDArray[np.float32], reference: NDArray[np.float32]) -> d
     return {"ppl_ratio": ratio, "ppl_ratio_error": ratio * float(gap.std(ddof=1)) / math.sqrt(len(gap))}
 
 
-def divergence_metrics(found: Divergences) -> dict[str, float]:
+def divergence_metrics(kld: NDArray[Any], noise: NDArray[Any], samples: int = 0) -> dict[str, float]:
     """Mean, percentiles and largest of the divergences; a percentile that has no position beyond it is left out.
+
+    kld: (N,) nats. noise: (N,) standard error of each, estimated from so many samples; 0 where nothing was sampled.
 
     Where they are sampled, each has the half-width of a 95 % interval beside it. For a percentile it is how far that
     moves when all positions move up, or down, by as many standard errors as are passed by none of them in about 95 %
@@ -271,12 +248,11 @@ def divergence_metrics(found: Divergences) -> dict[str, float]:
     import numpy as np
     from scipy.special import stdtrit
 
-    kld, noise = found.kld, found.noise
     mean = float(kld.mean(dtype=np.float64))  # below zero only by rounding, or by the noise of the samples
     spread = float(np.square(noise, dtype=np.float64).sum())
     metrics = {"kld_mean": max(mean, 0.0), "kld_error": NORMAL_95 * math.sqrt(spread) / len(kld)}
     shown = {name: share for name, share in PERCENTILES.items() if len(kld) * (1 - share) >= 1 - 1e-9}
-    reach = stdtrit(max(found.samples - 1, 1), 1 - 0.025 / len(kld)) * noise
+    reach = stdtrit(max(samples - 1, 1), 1 - 0.025 / len(kld)) * noise
     for name, share in {**shown, "kld_max": 1.0}.items():
         low, middle, high = (_quantile(values, share) for values in (kld - reach, kld, kld + reach))
         metrics[name] = middle

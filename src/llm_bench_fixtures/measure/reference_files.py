@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from llm_bench_fixtures.errors import OtherTokens, ReferenceMismatch
 
@@ -124,43 +124,32 @@ class ArrayFile:
         return torch.from_numpy(rows)
 
 
-def open_arrays(
-    folder: Path, layout: ReferenceLayout, mode: Literal["w+b", "rb"], opened: ExitStack
-) -> dict[str, ArrayFile]:
-    """The layout's files by name, which `opened` closes; where one can't be opened, none is left open."""
-    with ExitStack() as opening:
-        files = {
-            name: ArrayFile(cast("BufferedReader", opening.enter_context((folder / name).open(mode))), dtype, shape[1:])
+@contextmanager
+def open_arrays(folder: Path, layout: ReferenceLayout, mode: Literal["w+b", "rb"]) -> Iterator[Mapping[str, ArrayFile]]:
+    """The layout's files by name."""
+    with ExitStack() as opened:
+        yield {
+            name: ArrayFile(cast("BufferedReader", opened.enter_context((folder / name).open(mode))), dtype, shape[1:])
             for name, (dtype, shape) in layout.arrays.items()
         }
-        opened.push(opening.pop_all())
-    return files
+
+
+@contextmanager
+def keep_reference(folder: Path, layout: ReferenceLayout) -> Iterator[ReferenceWriter]:
+    """A writer into the folder, which can be compared with once the block is left without an error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LAYOUT_FILE).unlink(missing_ok=True)
+    with open_arrays(folder, layout, "w+b") as files:
+        yield ReferenceWriter(layout, files)
+    (folder / LAYOUT_FILE).write_text(json.dumps(asdict(layout)), encoding="utf-8")
 
 
 class ReferenceWriter:
-    """Keeps a model's distributions in a folder, as an observer of its scoring.
+    """Keeps a model's distributions, as an observer of its scoring."""
 
-    A context manager: the folder can be compared with once it is left without an error.
-    """
-
-    def __init__(self, folder: Path, layout: ReferenceLayout) -> None:
-        self._folder = folder
+    def __init__(self, layout: ReferenceLayout, files: Mapping[str, ArrayFile]) -> None:
         self._layout = layout
-        self._files: dict[str, ArrayFile] = {}
-        self._opened = ExitStack()
-
-    def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / LAYOUT_FILE).unlink(missing_ok=True)
-        self._files = open_arrays(self._folder, self._layout, "w+b", self._opened)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._opened.close()
-        if kind is None:
-            (self._folder / LAYOUT_FILE).write_text(json.dumps(asdict(self._layout)), encoding="utf-8")
+        self._files = files
 
     def take(self, first: int, chunk: Chunk) -> None:
         self._put(first, nll=chunk.nll, argmax=_argmax(chunk.shifted))

@@ -6,13 +6,13 @@ run in the model's process, which needs nothing of the harness.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
-from llm_bench_fixtures.measure.quality import score_windows
+from llm_bench_fixtures.measure.quality import by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, rolling_windows, start_token
 from llm_bench_fixtures.models.model import ScoresTokens
 from llm_bench_fixtures.progress import tell_share
@@ -80,7 +80,7 @@ def log_likelihoods(model: Model, pairs: Sequence[tuple[str, str]]) -> list[tupl
 
     Raises WorkloadUnsupported where a text has no token, or more than the model's context.
     """
-    return [(found.nats, found.is_likeliest) for found in _score(model, [_window(model, *pair) for pair in pairs])]
+    return _score(model, [_window(model, *pair) for pair in pairs])
 
 
 def rolling_log_likelihoods(model: Model, texts: Sequence[str]) -> list[float]:
@@ -88,7 +88,7 @@ def rolling_log_likelihoods(model: Model, texts: Sequence[str]) -> list[float]:
     start, most = _start(model), _most_fed(model)
     cut = [rolling_windows(_encode(model, text), most, start) for text in texts]
     scored = iter(_score(model, [window for windows in cut for window in windows]))
-    return [sum(next(scored).nats for _ in windows) for windows in cut]
+    return [sum(next(scored)[0] for _ in windows) for windows in cut]
 
 
 def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
@@ -103,24 +103,9 @@ def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
     return texts
 
 
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """Scores of one window's targets."""
-
-    nats: float
-    """The sum of their log-likelihoods."""
-    likeliest: NDArray[np.int64]
-    """Likeliest token in place of each target; UNKNOWN where the model doesn't tell."""
-    targets: TokenIds
-
-    @property
-    def is_likeliest(self) -> bool | None:
-        return None if UNKNOWN in self.likeliest else tuple(self.likeliest.tolist()) == self.targets
-
-
 @dataclass(frozen=True)
 class _Likeliest:
-    """Notes the likeliest token at each position."""
+    """Notes the likeliest token in place of each target; UNKNOWN where the model doesn't tell."""
 
     ids: NDArray[np.int64]
 
@@ -129,16 +114,19 @@ class _Likeliest:
         self.ids[first : first + len(found)] = found.cpu().numpy()
 
 
-def _score(model: Model, windows: Sequence[Window]) -> Iterator[_Scored]:
+def _score(model: Model, windows: Sequence[Window]) -> list[tuple[float, bool | None]]:
+    """As `log_likelihoods`, of each window's targets."""
     import numpy as np
 
     if not windows:
-        return
+        return []
     likeliest = _Likeliest(np.full(sum(window.scored for window in windows), UNKNOWN, np.int64))
     nll = score_windows(model, windows, [likeliest]).nll
-    ends = np.cumsum([window.scored for window in windows])[:-1]
-    for window, own, ids in zip(windows, np.split(nll, ends), np.split(likeliest.ids, ends), strict=True):
-        yield _Scored(-float(own.sum(dtype=np.float64)), ids, window.targets)
+    found: list[tuple[float, bool | None]] = []
+    for window, own, ids in zip(windows, by_window(nll, windows), by_window(likeliest.ids, windows), strict=True):
+        is_likeliest = None if UNKNOWN in ids else tuple(ids.tolist()) == window.targets
+        found.append((-float(own.sum(dtype=np.float64)), is_likeliest))
+    return found
 
 
 def _window(model: Model, context: str, text: str) -> Window:

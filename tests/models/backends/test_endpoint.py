@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import pytest
 from endpoint_server import CONTEXT, LIKELY, UNLIKELY, Body, CountingServer, Manner
+from whole_corpus import score_corpus
 
 pytest.importorskip("httpx2")
 
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.open_loop import run_open_loop
-from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endpoints, parse_models, variants_of

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 from docs_code import python_blocks
+from whole_corpus import score_corpus
 
 from llm_bench_fixtures.errors import ReferenceMismatch
 from llm_bench_fixtures.measure.equivalence import ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.flops import FlopCounter
-from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.measure.work import count_work, observe
