@@ -198,7 +198,7 @@ def test_half_of_the_rounds_count_as_half() -> None:
 )
 def test_an_interval_that_is_wide_and_has_one_in_it_tells_nothing(low: float, high: float, is_unclear: bool) -> None:
     """Bug: an interval by pairs of rounds was never called too wide to tell, so it was called no difference."""
-    assert Speedup(1.0, low, high, 3).is_unclear is is_unclear
+    assert Speedup(low, high, 1.0, 3).is_unclear is is_unclear
 
 
 def test_what_the_run_leads_to_expect_narrows_an_interval_of_three_pairs() -> None:

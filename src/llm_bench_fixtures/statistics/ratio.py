@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
-from llm_bench_fixtures.statistics.spread import student_half_width, variance
+from llm_bench_fixtures.statistics.spread import Interval, student_half_width, variance
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 3
@@ -71,13 +71,11 @@ class LogRatio:
 
 
 @dataclass(frozen=True)
-class Speedup:
+class Speedup(Interval):
     """How many times as fast a variant is as the reference, with its interval."""
 
     ratio: float
     """Above 1 where the variant is faster."""
-    low: float
-    high: float
     rounds: int
     """How many pairs of rounds it is computed from."""
 
@@ -95,11 +93,6 @@ class Speedup:
     def is_unclear(self) -> bool:
         """The rounds are too few to tell: the interval has 1 in it, and is wider than 10 % to either side."""
         return not (self.is_faster or self.is_slower) and self.relative_half_width > WIDE
-
-    @property
-    def relative_half_width(self) -> float:
-        """Half the interval's width over its middle."""
-        return (self.high - self.low) / (self.high + self.low)
 
 
 def trimmed_mean(values: Sequence[float], prior: VarianceEstimate = NO_PRIOR, share: float = TRIMMED) -> LogRatio:
@@ -163,4 +156,4 @@ def speedup_from(ratio: LogRatio, confidence: float, rounds: int) -> Speedup:
     """The centre taken back from its logarithm, with its interval."""
     margin = min(ratio.margin(confidence), MOST_MARGIN)
     middle, low, high = map(math.exp, (ratio.centre, ratio.centre - margin, ratio.centre + margin))
-    return Speedup(middle, low, high, rounds)
+    return Speedup(low, high, middle, rounds)

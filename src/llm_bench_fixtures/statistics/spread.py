@@ -15,13 +15,14 @@ UNSTABLE = "unstable"
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the centre of a quantity lies with 95 % confidence."""
+    """Where a quantity lies, with 95 % confidence unless another is named."""
 
     low: float
     high: float
 
     @property
     def relative_half_width(self) -> float:
+        """Half the width over the middle."""
         return (self.high - self.low) / (self.high + self.low)
 
 
