@@ -115,6 +115,8 @@ def _gpus(device: Device) -> list[_Counter]:
 
 
 def _gpu(nvml: Any, name: str) -> _Counter:
+    import torch
+
     def read_uj() -> int:
         try:
             return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1000
@@ -123,14 +125,8 @@ def _gpu(nvml: Any, name: str) -> _Counter:
 
     try:
         nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByUUID(_uuid(name))
+        # Its numbers aren't torch's where CUDA_VISIBLE_DEVICES hides some.
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(name).uuid}")
     except nvml.NVMLError as error:
         raise _Uncounted(f"NVML can't be used: {error}") from error
     return _Counter(f"NVML {name}", read_uj, NVML_RANGE_UJ)
-
-
-def _uuid(name: str) -> str:
-    """Name that NVML has for the device: its numbers aren't torch's where CUDA_VISIBLE_DEVICES hides some."""
-    import torch
-
-    return f"GPU-{torch.cuda.get_device_properties(name).uuid}"

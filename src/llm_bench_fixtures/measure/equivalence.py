@@ -169,8 +169,7 @@ class EquivalenceCheck:
         except WorkloadUnsupported as error:
             return Equivalence(mode, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
         except Exception as error:  # whatever a model's code raises in a mode that it can't run
-            reason = reason_of(error)
-            return Equivalence(mode, EquivalenceVerdict.FAILED, reason=reason)
+            return Equivalence(mode, EquivalenceVerdict.FAILED, reason=reason_of(error))
         if found.verdict is not EquivalenceVerdict.DIVERGES:
             return found
         return replace(found, reason=self._model.facts.divergence_causes.get(mode, ""))

@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from numbers import Real
 from pathlib import Path
@@ -74,11 +74,6 @@ class HarnessTask:
     @property
     def items(self) -> int:
         return sum(self.counts.values())
-
-    @property
-    def facts(self) -> TaskFacts:
-        """Facts that are known before a variant is asked."""
-        return TaskFacts(self.name, (), self.items, self.items, 0, self.digest, harness=installed_version("lm_eval"))
 
     def some(self, items: int) -> Mapping[str, list[int]]:
         """Numbers of so many items: the same part of each of its tasks, at least one; of more these and others."""
@@ -239,18 +234,22 @@ def ask(task: HarnessTask, model: ModelHandle, chosen: Mapping[str, list[int]] |
     """Ask the items of these numbers of each of its tasks; None: all. Raises WorkloadUnsupported where the model can't
     be asked."""
     found = _evaluate(_as_harness_model(task, model), task.tasks, task.groups, samples=chosen)
-    values = {_short(key): float(value) for key, value in found["results"][task.name].items() if _is_value(key, value)}
+    results = found["results"][task.name].items()
+    values = {key.removesuffix(",none"): float(value) for key, value in results if _is_value(key, value)}
     listed = [metric for one in task.tasks.values() for metric in one.aggregation()]  # as its file has them
     values = dict(sorted(values.items(), key=lambda item: _place(item[0], listed)))
     members = {metric: tuple(_members(task, metric, found["samples"])) for metric in values}
     better = found["higher_is_better"].get(task.name, {})
     version = str(found["versions"].get(task.name) or "")
-    facts = replace(
-        task.facts,
+    facts = TaskFacts(
+        name=task.name,
         metrics=tuple(TaskMetric(one, better.get(one.partition(",")[0]), _is_share(members[one])) for one in values),
         items=task.items if chosen is None else sum(map(len, chosen.values())),
+        of=task.items,
         shots=int(found["n-shot"].get(task.name) or 0),
+        digest=task.digest,
         version="" if version in NO_VERSION else version,
+        harness=installed_version("lm_eval"),
     )
     return TaskAnswers(facts, values, members)
 
@@ -263,11 +262,6 @@ def _is_value(key: str, value: object) -> bool:
 def _place(metric: str, listed: Sequence[str]) -> int:
     name = metric.partition(",")[0]
     return listed.index(name) if name in listed else len(listed)
-
-
-def _short(key: str) -> str:
-    """Name of the metric without the filter's name where that is none."""
-    return key.removesuffix(",none")
 
 
 def _members(task: HarnessTask, metric: str, samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Member]:
