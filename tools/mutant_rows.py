@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "drift-counts-rounds-twice",
-        "statistics/drift.py",
+        "statistics/pooling.py",
         "squares / freedom - fmean(",
         "squares / freedom - 0 * fmean(",
         "tests/statistics/test_drift.py",

@@ -10,8 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from llm_bench_fixtures.statistics.drift import drift_between
-from llm_bench_fixtures.statistics.pooling import mean_over_cases
+from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases
 from llm_bench_fixtures.statistics.ratio import LogRatio
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 

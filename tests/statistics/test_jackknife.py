@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from llm_bench_fixtures.statistics.jackknife import MOST_GROUPS, jackknife_error
+from llm_bench_fixtures.statistics.spread import MOST_GROUPS, jackknife_error
 
 
 def mean_of(items: Sequence[float]) -> float | None:

@@ -13,8 +13,7 @@ from itertools import starmap, zip_longest
 from operator import eq
 
 from llm_bench_fixtures.results.record import Record, Status
-from llm_bench_fixtures.statistics.drift import drift_between
-from llm_bench_fixtures.statistics.pooling import mean_over_cases, mean_over_runs
+from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
     LEAST_PAIRS,

@@ -25,7 +25,7 @@ from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Work
 from llm_bench_fixtures.session.scoring import gather
-from llm_bench_fixtures.statistics.jackknife import jackknife_error
+from llm_bench_fixtures.statistics.spread import jackknife_error
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers
