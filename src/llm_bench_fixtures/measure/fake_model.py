@@ -4,11 +4,11 @@ its config alone, in no memory and next to no time."""
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,11 +34,7 @@ class Shape(NamedTuple):
         return all(mine <= its for mine, its in zip(self, other, strict=True))
 
 
-def digest_of(config: PretrainedConfig) -> str:
-    """Tells architectures apart that transformers' own code makes."""
-    return hashlib.sha256(config.to_json_string(use_diff=False).encode()).hexdigest()
-
-
+@dataclass(eq=False)
 class FakeModel:
     """One architecture, run as transformers' `generate` runs it, with the logits of the last position only where the
     model can do so. Each of its mixtures of experts is one product.
@@ -46,24 +42,15 @@ class FakeModel:
     Its methods raise whatever the model's code does where it needs values.
     """
 
-    def __init__(
-        self,
-        config: PretrainedConfig,
-        trust_remote_code: bool = False,
-        dtype: Precision = Precision.FLOAT32,
-        attention: str = PLAIN,
-        *,
-        knows_start: bool = False,
-    ) -> None:
-        """attention: by transformers' name; where the model can't run it, it is plain. knows_start: whether all
-        positions are told as the first one, for code that looks at its value, which torch knows of a single number.
-        """
-        self.config = config
-        self._trust_remote_code = trust_remote_code
-        self._dtype = dtype
-        self._attention = attention
-        self._knows_start = knows_start
-        self._fits_routing = False
+    config: PretrainedConfig
+    trust_remote_code: bool = False
+    dtype: Precision = Precision.FLOAT32
+    attention: str = PLAIN
+    """By transformers' name; where the model can't run it, it is plain."""
+    knows_start: bool = field(default=False, kw_only=True)
+    """Whether all positions are told as the first one, for code that looks at its value, which torch knows of a single
+    number."""
+    _fits_routing: bool = field(default=False, init=False)
 
     @contextmanager
     def faking(self) -> Iterator[None]:
@@ -87,9 +74,9 @@ class FakeModel:
         # Plain attention alone doesn't look into it for padding, and without padding needs none.
         mask = torch.ones((shape.rows, shape.cached + shape.new), dtype=torch.int64) if self.is_plain else None
         optional = {"position_ids": ids, "logits_to_keep": 1}
-        if self._knows_start:
+        if self.knows_start:
             optional["position_ids"] = torch.tensor([[shape.cached]])
-        if self._knows_start or (self._is_hybrid and shape.cached):
+        if self.knows_start or (self._is_hybrid and shape.cached):
             optional["cache_position"] = torch.tensor([shape.cached])
         accepted: dict[str, Any] = {name: value for name, value in optional.items() if name in self._parameters}
         if past is not None:
@@ -113,9 +100,9 @@ class FakeModel:
 
         with torch.no_grad(), self._mode:
             try:
-                module = self._made(self._attention)
+                module = self._made(self.attention)
             except (ImportError, ValueError):
-                if self._attention == PLAIN:
+                if self.attention == PLAIN:
                     raise
                 module = self._made(PLAIN)
             module.config.pad_token_id = None  # else ids are looked at, to warn of padding without a mask
@@ -135,9 +122,9 @@ class FakeModel:
         with patch.object(PreTrainedModel, "initialize_weights"):  # some of it looks at values
             made = AutoModelForCausalLM.from_config(
                 copy.deepcopy(self.config),
-                trust_remote_code=self._trust_remote_code,
+                trust_remote_code=self.trust_remote_code,
                 attn_implementation=attention,
-                dtype=getattr(torch, self._dtype),
+                dtype=getattr(torch, self.dtype),
             )
         return made.eval()
 

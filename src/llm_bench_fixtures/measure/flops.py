@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.measure.fake_model import FakeModel, Shape, digest_of
+from llm_bench_fixtures.measure.fake_model import FakeModel, Shape
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.workloads import Workload
 
-_SHARED: dict[str, FlopCounter] = {}  # by the digest of the config
+_SHARED: dict[str, FlopCounter] = {}  # by the whole config as JSON
 
 
 @dataclass(frozen=True)
@@ -124,4 +124,4 @@ def flop_counter(config: PretrainedConfig, trust_remote_code: bool = False) -> F
     """A counter for the architecture. Sessions of one process share it where transformers' own code computes."""
     if trust_remote_code:  # remote code may have changed
         return FlopCounter(config, trust_remote_code)
-    return _SHARED.setdefault(digest_of(config), FlopCounter(config))
+    return _SHARED.setdefault(config.to_json_string(use_diff=False), FlopCounter(config))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llm_bench_fixtures.measure.fake_model import PLAIN, FakeModel, digest_of
+from llm_bench_fixtures.measure.fake_model import PLAIN, FakeModel
 from llm_bench_fixtures.measure.passes import bytes_by_storage, held_after
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Kept, PassMemory, Taken
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -61,12 +61,12 @@ class _Pass(NamedTuple):
     """Most bytes taken, besides what is kept."""
 
 
-_SHARED: dict[tuple[str, Running], PassMemory | None] = {}  # by the digest of the config
+_SHARED: dict[tuple[str, Running], PassMemory | None] = {}  # by the whole config as JSON
 
 
 def pass_memory(config: PretrainedConfig, running: Running, trust_remote_code: bool = False) -> PassMemory | None:
     """Memory that is kept by position and row, and that a pass takes besides. None where that can't be seen."""
-    key = digest_of(config), running
+    key = config.to_json_string(use_diff=False), running
     if key not in _SHARED or trust_remote_code:  # remote code may have changed
         _SHARED[key] = None
         with quiet_libraries(), suppress(Exception):  # whatever a model's code raises where it needs values
@@ -182,16 +182,13 @@ def _live_bytes(known: Sequence[torch.Tensor]) -> Iterator[_Live]:
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has no types
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = function(*args, **(kwargs or {}))
-            for tensor in tree_leaves(made):
-                if isinstance(tensor, torch.Tensor):
-                    self.note(tensor.untyped_storage())
+            storages = [leaf.untyped_storage() for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+            for storage in storages:
+                if storage not in seen:
+                    seen.add(storage)
+                    live.add(storage.nbytes())
+                    weakref.finalize(storage, live.add, -storage.nbytes())
             return made
-
-        def note(self, storage: torch.UntypedStorage) -> None:
-            if storage not in seen:
-                seen.add(storage)
-                live.add(storage.nbytes())
-                weakref.finalize(storage, live.add, -storage.nbytes())
 
     with Watch():  # type: ignore[no-untyped-call]
         yield live
