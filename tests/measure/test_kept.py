@@ -25,7 +25,7 @@ def test_a_dropped_value_is_made_again() -> None:
     kept: KeptForModel[str] = KeptForModel()
     model = cast(Any, Unhashable())
     kept.put(model, "first")
-    kept.drop(model)
+    kept.pop(model)
     assert kept.get(model) is None
     assert kept.get_or_make(model, lambda: "second") == "second"
 
@@ -47,7 +47,7 @@ def test_nothing_watches_a_model_whose_value_is_dropped() -> None:
     for value in ("first", "second", "third"):
         kept.put(model, value)
         assert weakref.getweakrefcount(model) == 1
-        kept.drop(model)
+        kept.pop(model)
     assert weakref.getweakrefcount(model) == 0
 
 

@@ -37,5 +37,6 @@ class KeptForModel(Generic[T]):
             self.put(model, value)
         return value
 
-    def drop(self, model: Model) -> None:
-        self._values.pop(id(model), None)
+    def pop(self, model: Model) -> T | None:
+        _, value = self._values.pop(id(model), (None, None))
+        return value

@@ -202,4 +202,4 @@ def run_probe(model: Model) -> tuple[float, float]:
 
 def drop_probe(model: Model) -> None:
     """Release the probe's memory."""
-    _PROBES.drop(model)
+    _PROBES.pop(model)

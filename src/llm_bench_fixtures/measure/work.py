@@ -7,8 +7,6 @@ architectures", 2009, for the least time.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -25,7 +23,7 @@ from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.reading import Count, Text
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import CacheKind, short_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,7 +169,7 @@ def _observed(
     model: Model, workload: Workload, rows: Sequence[TokenIds], batches: Sequence[Sequence[CacheBytes]], reason: str
 ) -> Observed:
     """rows: each prompt's new tokens. batches: as `passes_of` takes them. reason: why one of these is empty."""
-    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+    digest = short_digest(rows)
     if not all(batches):
         reason = reason or f"{model.facts.label} doesn't run through transformers"
         return Observed(digest, Passes(None, reason=reason))
@@ -275,8 +273,7 @@ def end_observing(model: Model, workload: Workload, continuations: Sequence[Toke
 
 def _end_watch(model: Model) -> _Watch | None:
     """The watch that was begun last, ended: also one that a failure had left."""
-    watch = _WATCHES.get(model)
+    watch = _WATCHES.pop(model)
     if watch is not None:
-        _WATCHES.drop(model)
         watch.watching.close()
     return watch
