@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from numbers import Real
 from pathlib import Path
@@ -50,7 +50,6 @@ NEEDS_LIKELIEST = {"loglikelihood": "acc", "multiple_choice": "exact_match"}  # 
 class TaskSize:
     """Work that a task asks of a model, an item on average."""
 
-    requests: float
     characters: float
     """Characters of all its requests together."""
     new_tokens: float
@@ -74,6 +73,11 @@ class HarnessTask:
     @property
     def items(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def facts(self) -> TaskFacts:
+        """Facts that are known before a variant is asked."""
+        return TaskFacts(self.name, (), self.items, self.items, 0, self.digest, harness=installed_version("lm_eval"))
 
     def some(self, items: int) -> Mapping[str, list[int]]:
         """Numbers of so many items: the same part of each of its tasks, at least one; of more these and others."""
@@ -189,7 +193,7 @@ def _prepared(name: str, tasks: Mapping[str, Any], groups: Mapping[str, Any]) ->
     seen = sum(len({sample["doc_id"] for sample in samples}) for samples in found["samples"].values())
     characters = sum(len(part) for args in asked for part in args if isinstance(part, str))
     new_tokens = sum(_most(args[1]) for args in asked if isinstance(args[-1], dict))
-    size = TaskSize(len(asked) / seen, characters / seen, new_tokens / seen)
+    size = TaskSize(characters / seen, new_tokens / seen)
     counts = {one: len(task.eval_docs) for one, task in tasks.items()}
     return HarnessTask(name, tasks, groups, size, short_digest(list(map(repr, asked))), counts)
 
@@ -241,15 +245,12 @@ def ask(task: HarnessTask, model: ModelHandle, chosen: Mapping[str, list[int]] |
     members = {metric: tuple(_members(task, metric, found["samples"])) for metric in values}
     better = found["higher_is_better"].get(task.name, {})
     version = str(found["versions"].get(task.name) or "")
-    facts = TaskFacts(
-        name=task.name,
+    facts = replace(
+        task.facts,
         metrics=tuple(TaskMetric(one, better.get(one.partition(",")[0]), _is_share(members[one])) for one in values),
         items=task.items if chosen is None else sum(map(len, chosen.values())),
-        of=task.items,
         shots=int(found["n-shot"].get(task.name) or 0),
-        digest=task.digest,
         version="" if version in NO_VERSION else version,
-        harness=installed_version("lm_eval"),
     )
     return TaskAnswers(facts, values, members)
 

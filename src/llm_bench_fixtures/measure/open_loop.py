@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -108,12 +108,11 @@ async def _send_all(
     planned_s: Sequence[float],
     prompts: Sequence[TokenIds],
     new_tokens: int,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Request, ...]:
-    started_s = clock()
+    started_s = time.perf_counter()
     tasks = []
     for after_s, prompt in zip(planned_s, prompts, strict=True):
-        await asyncio.sleep(started_s + after_s - clock())  # below 0: lets the others have their turn
+        await asyncio.sleep(started_s + after_s - time.perf_counter())  # below 0: lets the others have their turn
         tasks.append(asyncio.ensure_future(send(prompt, new_tokens)))
         tell_share(len(tasks) / len(planned_s))
     try:
