@@ -13,8 +13,6 @@ from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
 from llm_bench_fixtures.processes.memory import library_bytes, status_bytes
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from llm_bench_fixtures.models.device import Device
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -83,27 +81,20 @@ class PeakMemory:
         """Whether watching slows what runs in the block; the kernel keeps its mark in any case."""
         return self._sampler is not None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._device.synchronize()
         if self._sampler:
             resident, method = self._sampler.stop(), MemoryMethod.SAMPLED
         else:
             resident, method = status_bytes()["VmHWM"], MemoryMethod.HIGH_WATER_MARK
-        allocated, reserved = self._cuda_peaks()
-        sums = [sum(peaks.values()) if peaks else None for peaks in (allocated, reserved)]
-        self.peak = MemoryPeak(resident, sums[0], sums[1], method, library_bytes(), allocated)
-
-    def _cuda_peaks(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Peaks of allocated and of reserved memory, by device; empty without CUDA."""
         if self._device.kind is not DeviceKind.CUDA:
-            return {}, {}
+            self.peak = MemoryPeak(resident, None, None, method, library_bytes())
+            return
         from torch import cuda
 
-        names = self._device.names
-        allocated = {name: cuda.max_memory_allocated(name) for name in names}
-        return allocated, {name: cuda.max_memory_reserved(name) for name in names}
+        allocated = {name: cuda.max_memory_allocated(name) for name in self._device.names}
+        reserved = sum(cuda.max_memory_reserved(name) for name in self._device.names)
+        self.peak = MemoryPeak(resident, sum(allocated.values()), reserved, method, library_bytes(), allocated)
 
 
 def _reset_high_water_mark() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import reason_of
 
@@ -21,8 +21,6 @@ KEYS_AND_VALUES = frozenset(
 )
 # Names in an output: attention's cache, the states of Mamba's kind, and those of RWKV's.
 CACHE, STATES = "past_key_values", ("cache_params", "state")
-
-_Held: TypeAlias = "tuple[bool, torch.Tensor]"  # whether it is keys or values, and the tensor
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,11 @@ def bytes_by_storage(tensors: Sequence[torch.Tensor]) -> list[int]:
     return [min(whole[place], sum(views.values())) for place, views in shown.items()]
 
 
-def _tensors(held: object, *, is_key: bool, seen: set[int]) -> Iterator[_Held]:
-    """The tensors within an object, each once. is_key: what those are that have no name of their own."""
+def _tensors(held: object, *, is_key: bool, seen: set[int]) -> Iterator[tuple[bool, torch.Tensor]]:
+    """The tensors within an object, each once, and whether it is keys or values.
+
+    is_key: what those are that have no name of their own.
+    """
     import torch
 
     if id(held) in seen or isinstance(held, torch.nn.Module | ModuleType | type | str):
