@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llm_bench_fixtures.measure import limits
-from llm_bench_fixtures.measure.limits import Probe, drop_probe, run_probe
+from llm_bench_fixtures.measure.limits import drop_probe, make_probe, run_probe
 from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -41,7 +41,7 @@ def model(tiny_fp32: TransformersModel) -> Iterator[TransformersModel]:
 @pytest.mark.usefixtures("small")
 def test_the_product_and_the_read_are_timed_apart_and_the_first_of_each_is_not_counted(cpu: Device) -> None:
     """The first run takes the distances 1 to 4; 5 and 7 are the next products' and reads', 6 lies between the two."""
-    assert Probe(cpu, StepClock()).run() == pytest.approx((0.005, 0.007))
+    assert make_probe(cpu, StepClock())() == pytest.approx((0.005, 0.007))
 
 
 @pytest.mark.usefixtures("small")
@@ -58,9 +58,9 @@ def test_each_clock_reading_comes_when_the_device_is_idle() -> None:
         def synchronize(self) -> None:
             events.append("synchronize")
 
-    watched = Probe(cast(Device, WatchedDevice()), clock)
+    watched = make_probe(cast(Device, WatchedDevice()), clock)
     del events[:]
-    watched.run()
+    watched()
     assert events == ["synchronize", "clock"] * 4
 
 
@@ -72,9 +72,9 @@ def test_its_work_is_of_the_stated_size(cpu: Device, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(
             torch, name, lambda left, *rest, work=work, **how: shapes.append((*left.shape,)) or work(left, *rest, **how)
         )
-    subject = Probe(cpu)
+    subject = make_probe(cpu)
     del shapes[:]
-    subject.run()
+    subject()
     product, (rows, columns) = shapes
     assert product == (512, 512)
     assert rows * columns == 2**24
@@ -82,7 +82,7 @@ def test_its_work_is_of_the_stated_size(cpu: Device, monkeypatch: pytest.MonkeyP
 
 def test_it_leaves_the_models_settings_of_torch_alone(cpu: Device) -> None:
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    Probe(cpu).run()
+    make_probe(cpu)()
     assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before
 
 
@@ -90,7 +90,7 @@ def test_it_leaves_the_models_settings_of_torch_alone(cpu: Device) -> None:
 def test_the_probe_of_a_model_is_allocated_once(model: TransformersModel, monkeypatch: pytest.MonkeyPatch) -> None:
     product_s, read_s = run_probe(model)
     assert min(product_s, read_s) > 0
-    monkeypatch.setattr(limits, "Probe", None)
+    monkeypatch.setattr(limits, "make_probe", None)
     run_probe(model)
 
 

@@ -172,12 +172,12 @@ def test_no_latency_holds_the_probes_time(bench: Bench) -> None:
         test_own="""
         import time
 
-        def slow(probe):
+        def slow():
             time.sleep(0.5)
             return 0.25, 0.25
 
         def test_mine(llm_benchmark, monkeypatch):
-            monkeypatch.setattr("llm_bench_fixtures.measure.limits.Probe.run", slow)
+            monkeypatch.setattr("llm_bench_fixtures.measure.limits.make_probe", lambda device: slow)
             llm_benchmark("Hello")
         """
     )

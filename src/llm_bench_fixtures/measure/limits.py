@@ -172,32 +172,29 @@ CPU_SIZE = 512, 64 << 20
 ACCELERATOR_SIZE = 2048, 512 << 20  # so that starting the kernels takes a small part of the time
 
 
-class Probe:
-    """One matrix product and one read of memory, always of the same sizes on the same kind of device.
+def make_probe(device: Device, clock: Clock = time.perf_counter) -> Callable[[], tuple[float, float]]:
+    """One matrix product and one read of memory, always of the same sizes on the same kind of device. When called, it
+    gives the seconds of each.
 
     They run as the models do: in the same process, with the threads and settings of torch that it has.
     """
+    matrix_rows, read_bytes = CPU_SIZE if device.kind is DeviceKind.CPU else ACCELERATOR_SIZE
+    multiply = matrix_product(device, Precision.FLOAT32, matrix_rows)
+    read = memory_read(device, read_bytes // ROW_BYTES)
 
-    def __init__(self, device: Device, clock: Clock = time.perf_counter) -> None:
-        """Allocate what is multiplied and read, and run once: the first run of a shape prepares its kernel."""
-        matrix_rows, read_bytes = CPU_SIZE if device.kind is DeviceKind.CPU else ACCELERATOR_SIZE
-        self._device = device
-        self._clock = clock
-        self._multiply = matrix_product(device, Precision.FLOAT32, matrix_rows)
-        self._read = memory_read(device, read_bytes // ROW_BYTES)
-        self.run()
+    def probe() -> tuple[float, float]:
+        return fenced_s(multiply, device, clock), fenced_s(read, device, clock)
 
-    def run(self) -> tuple[float, float]:
-        """Seconds of the matrix product, and of the read."""
-        return fenced_s(self._multiply, self._device, self._clock), fenced_s(self._read, self._device, self._clock)
+    probe()  # the first run of a shape prepares its kernel
+    return probe
 
 
-_PROBES: KeptForModel[Probe] = KeptForModel()
+_PROBES: KeptForModel[Callable[[], tuple[float, float]]] = KeptForModel()
 
 
 def run_probe(model: Model) -> tuple[float, float]:
     """Run the probe where the model is; it is allocated when first asked for, and again after it was dropped."""
-    return _PROBES.get_or_make(model, lambda: Probe(model.device)).run()
+    return _PROBES.get_or_make(model, lambda: make_probe(model.device))()
 
 
 def drop_probe(model: Model) -> None:
