@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 from whole_corpus import score_corpus
 
-from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch, WorkloadUnsupported
+from llm_bench_fixtures.errors import ReferenceMismatch, WorkloadUnsupported
 from llm_bench_fixtures.measure import quality
 from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.quality import (
@@ -122,11 +122,6 @@ def test_each_target_has_its_place_in_the_windows_order(model_around: ModelAroun
     score = score_texts(model, [(1, 0), (1, 1, 1, 0)], 8, 4)
     quarter, most = math.log(4), math.log(4 / 3)
     assert score.nll.tolist() == pytest.approx([quarter, most, most, quarter])
-
-
-def test_no_window_or_none_with_a_target_is_refused(model_around: ModelAround) -> None:
-    with pytest.raises(CorpusTooShort, match="no token to score"):
-        score_windows(model_around(ConstantModel(1.0)), [])
 
 
 def test_an_infinite_loss_has_an_infinite_perplexity() -> None:

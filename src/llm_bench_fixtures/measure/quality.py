@@ -7,14 +7,14 @@ a chunk of positions at a time, so that beyond one forward pass's logits it need
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from llm_bench_fixtures.errors import CorpusTooShort, WorkloadUnsupported
+from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.reference import Compared, compare_tokens, compare_with_reference, join_compared
 from llm_bench_fixtures.measure.reference_files import keep_reference, plan_layout
@@ -57,11 +57,8 @@ class Chunk:
     """(n,) nats of each target."""
 
 
-class Observer(Protocol):
-    """Sees every chunk as it is scored."""
-
-    def take(self, first: int, chunk: Chunk) -> None:
-        """`first`: the number of the chunk's first position, counted over all windows in their order."""
+Observer: TypeAlias = Callable[[int, Chunk], None]
+"""Sees every chunk as it is scored, with the number of its first position, counted over all windows in their order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +149,12 @@ def score_part(
         comparison = None
         if keep is not None:
             layout = plan_layout(cut.corpus_tokens, model.facts.vocabulary, cut.digest)
-            observers.append(opened.enter_context(keep_reference(keep, replace(layout, positions=cut.tokens))))
+            writer = opened.enter_context(keep_reference(keep, replace(layout, positions=cut.tokens)))
+            observers.append(writer.take)
         if compare_with is not None:
             comparing = compare_with_reference(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
             comparison = opened.enter_context(comparing)
-            observers.append(comparison)
+            observers.append(comparison.take)
         score = score_windows(model, cut.windows, observers)
         return Part(score, places, comparison.compared() if comparison else None, size)
 
@@ -222,7 +220,7 @@ def has_scored(model: Model) -> bool:
 
 
 def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
-    """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none.
+    """Score every window's targets, in padded batches.
 
     observers: see nothing of a model that only scores tokens.
     """
@@ -230,8 +228,6 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     import torch
 
     *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
-    if not total:
-        raise CorpusTooShort("there is no token to score")
     _SCORED.put(model, True)
     if isinstance(model, ScoresTokens):
         rows = model.token_log_likelihoods([piece.ids for piece in windows])
@@ -248,7 +244,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
                 for chunk in score_chunks(logits[row], windows[index], _chunk_rows(model)):
                     nll[first : first + len(chunk.nll)] = chunk.nll.cpu().numpy()
                     for observer in observers:
-                        observer.take(first, chunk)
+                        observer(first, chunk)
                     first += len(chunk.nll)
                 scored += windows[index].scored
             del logits  # before the next batch's are made

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 NEAR_NATS = 1e-3  # a divergence below it is computed token by token, in float64
 NEAR_ELEMENTS = 1 << 20  # elements computed at once
+TAIL_COLUMNS = 5  # estimates of each position from the sampled tokens
 PERCENTILES = {"kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999}
 
 
@@ -51,7 +52,7 @@ class ReferenceComparison:
         self._files = files
         self._same_top = np.zeros(layout.positions, np.bool_)
         self._kld = np.zeros(layout.positions, np.float32)  # without what is known of the tail from samples only
-        self._tail = np.zeros((layout.positions, len(TailSums.__dataclass_fields__)), np.float32)
+        self._tail = np.zeros((layout.positions, TAIL_COLUMNS), np.float32)
 
     def take(self, first: int, chunk: Chunk) -> None:
         here = slice(first, first + len(chunk.nll))
@@ -82,7 +83,7 @@ class Compared:
     kld: NDArray[np.float32] | None = None
     """(N,) nats, without what is known of the tail from samples only; None of a model that only scores tokens."""
     tail: NDArray[np.float32] | None = None
-    """(N, columns of TailSums); None where every probability was kept."""
+    """(N, TAIL_COLUMNS), as `add_tail` takes it; None where every probability was kept."""
     same_top: NDArray[np.bool_] | None = None
     samples: int = 0
 
@@ -92,10 +93,10 @@ class Compared:
 
         found = ratio_metrics(nll, self.reference)
         if self.kld is not None and self.same_top is not None:
-            kld, noise = self.kld, np.zeros_like(self.kld)
-            if self.tail is not None:
-                kld, noise = TailSums(*self.tail.T.astype("float64")).added_to(kld)
-            found |= divergence_metrics(kld, noise, self.samples)
+            if self.tail is None:
+                found |= divergence_metrics(self.kld, np.zeros_like(self.kld))
+            else:
+                found |= divergence_metrics(*add_tail(self.kld, self.tail), self.samples)
             found["top1_agreement"] = float(self.same_top.mean())
         return {**found, **probability_metrics(nll, self.reference)}
 
@@ -122,38 +123,29 @@ def join_compared(parts: Sequence[Compared], order: NDArray[np.int64]) -> Compar
     return Compared(joined("reference"), joined("kld"), joined("tail"), joined("same_top"), parts[0].samples)
 
 
-@dataclass(frozen=True, eq=False)
-class TailSums:
-    """Sampled estimates of the tail's part of the divergence, one per position, float64 (N,) each.
+def add_tail(
+    kld: NDArray[np.float32], tail: NDArray[np.floating[Any]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The divergences of which `kld`, (N,), is all but the tail's part, and the standard error of each; 0 where that is
+    infinite.
 
-    p and q are the two probabilities of a drawn token, P is the tail's mass under the reference.
+    tail: (N, TAIL_COLUMNS), sampled estimates of the tail's part. p and q are the two probabilities of a drawn token, P
+    is the tail's mass under the reference. The columns are P x mean of log(p/q) + q/p - 1, the estimate by itself; the
+    excess, P x mean of q/p, less the tail's mass under the model, which is known exactly, so that its expectation is 0;
+    the variances of both; and their covariance.
+
+    The excess is a control variate: of distributions that aren't alike, it takes away part of the noise. Its weight is
+    the one that leaves the least variance over all positions together.
     """
+    import numpy as np
 
-    part: NDArray[np.float64]
-    """P x mean of log(p/q) + q/p - 1, the estimate by itself."""
-
-    excess: NDArray[np.float64]
-    """P x mean of q/p, less the tail's mass under the model, which is known exactly; so its expectation is 0."""
-
-    part_variance: NDArray[np.float64]
-    excess_variance: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-
-    def added_to(self, kld: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The divergences of which `kld` is all but the tail's part, and the standard error of each; 0 where that is
-        infinite.
-
-        `excess` is a control variate: of distributions that aren't alike, it takes away part of the noise. Its weight
-        is the one that leaves the least variance over all positions together.
-        """
-        import numpy as np
-
-        finite = np.isfinite(self.part)
-        excess = self.excess_variance[finite].sum()
-        weight = -self.covariance[finite].sum() / excess if excess > 0 else 0.0
-        variance = self.part_variance + 2 * weight * self.covariance + weight**2 * self.excess_variance
-        noise = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0))
-        return kld + self.part + weight * self.excess, noise
+    part, excess, part_variance, excess_variance, covariance = tail.T.astype("float64")
+    finite = np.isfinite(part)
+    all_excess = excess_variance[finite].sum()
+    weight = -covariance[finite].sum() / all_excess if all_excess > 0 else 0.0
+    variance = part_variance + 2 * weight * covariance + weight**2 * excess_variance
+    noise = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0))
+    return kld + part + weight * excess, noise
 
 
 def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk: Chunk) -> torch.Tensor:
@@ -201,7 +193,7 @@ def _fine(values: torch.Tensor) -> torch.dtype:
 
 
 def _sampled_divergence(kept: Mapping[str, torch.Tensor], chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
-    """The top tokens' part of the divergence, (n,), and the columns of TailSums, (n, 5)."""
+    """The top tokens' part of the divergence, (n,), and what `add_tail` takes of the rest, (n, TAIL_COLUMNS)."""
     import torch
 
     fine, log_norm = _fine(chunk.shifted), chunk.norm.log()

@@ -20,9 +20,6 @@ from llm_bench_fixtures.reading import Count, Name, Text
 from llm_bench_fixtures.workloads import CacheKind, Side, pad_batch, plain_ids
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from llm_bench_fixtures.measure.quality import Chunk
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import TokenIds
@@ -103,27 +100,21 @@ def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
     return texts
 
 
-@dataclass(frozen=True)
-class _Likeliest:
-    """Notes the likeliest token in place of each target; UNKNOWN where the model doesn't tell."""
-
-    ids: NDArray[np.int64]
-
-    def take(self, first: int, chunk: Chunk) -> None:
-        found = chunk.shifted.argmax(-1)
-        self.ids[first : first + len(found)] = found.cpu().numpy()
-
-
 def _score(model: Model, windows: Sequence[Window]) -> list[tuple[float, bool | None]]:
     """As `log_likelihoods`, of each window's targets."""
     import numpy as np
 
     if not windows:
         return []
-    likeliest = _Likeliest(np.full(sum(window.scored for window in windows), UNKNOWN, np.int64))
-    nll = score_windows(model, windows, [likeliest]).nll
+    likeliest = np.full(sum(window.scored for window in windows), UNKNOWN)  # in place of each target
+
+    def note(first: int, chunk: Chunk) -> None:
+        ids = chunk.shifted.argmax(-1)
+        likeliest[first : first + len(ids)] = ids.cpu().numpy()
+
+    nll = score_windows(model, windows, [note]).nll
     found: list[tuple[float, bool | None]] = []
-    for window, own, ids in zip(windows, by_window(nll, windows), by_window(likeliest.ids, windows), strict=True):
+    for window, own, ids in zip(windows, by_window(nll, windows), by_window(likeliest, windows), strict=True):
         is_likeliest = None if UNKNOWN in ids else tuple(ids.tolist()) == window.targets
         found.append((-float(own.sum(dtype=np.float64)), is_likeliest))
     return found
