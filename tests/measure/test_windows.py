@@ -96,23 +96,26 @@ def test_a_short_text_is_one_rolling_window_after_the_start_token() -> None:
 def test_llama_windows_by_hand() -> None:
     """Fourteen tokens in chunks of six: of each the last two of six, after the one in the middle; two are left over."""
     ids = tuple(range(14))
-    assert llama_windows(ids, window=6, bos=None) == [
+    assert llama_windows(ids, window=6, bos=()) == [
         Window((0, 1, 2, 3, 4, 5), unscored=4, start=0),
         Window((6, 7, 8, 9, 10, 11), unscored=4, start=6),
     ]
-    assert [piece.ids for piece in llama_windows(ids, window=6, bos=99)] == [(99, 1, 2, 3, 4, 5), (99, 7, 8, 9, 10, 11)]
+    assert [piece.ids for piece in llama_windows(ids, window=6, bos=(99,))] == [
+        (99, 1, 2, 3, 4, 5),
+        (99, 7, 8, 9, 10, 11),
+    ]
 
 
 def test_an_odd_llama_window_scores_what_follows_its_middle() -> None:
     """Of five tokens, number two is in the middle; three and four are scored."""
-    assert llama_windows(tuple(range(10)), window=5, bos=None)[1].targets == (8, 9)
+    assert llama_windows(tuple(range(10)), window=5, bos=())[1].targets == (8, 9)
 
 
 def test_less_text_than_two_llama_windows_is_refused_with_both_numbers() -> None:
     with pytest.raises(
         CorpusTooShort, match="llama windows of 6 tokens need a corpus of at least 12, and this one has 11"
     ):
-        llama_windows(tuple(range(11)), window=6, bos=None)
+        llama_windows(tuple(range(11)), window=6, bos=())
 
 
 @st.composite
@@ -144,7 +147,7 @@ def test_rolling_windows_score_each_token_once_and_give_the_model_whole_windows(
 @settings(database=None)
 @given(st.integers(3, 12), st.integers(2, 5), st.integers(0, 11))
 def test_llama_windows_score_half_of_each_whole_chunk(window: int, chunks: int, rest: int) -> None:
-    windows = llama_windows(tuple(range(window * chunks + rest % window)), window, bos=None)
+    windows = llama_windows(tuple(range(window * chunks + rest % window)), window, bos=())
     assert len(windows) == chunks
     assert all(piece.scored == window - window // 2 - 1 for piece in windows)
 
@@ -179,9 +182,9 @@ def test_the_start_token_is_bos_else_eos() -> None:
 
 
 def test_bos_counts_as_added_only_where_the_tokenizer_adds_it() -> None:
-    assert added_bos(cast(PreTrainedTokenizerBase, Letters(bos=1, adds_bos=True))) == 1
-    assert added_bos(cast(PreTrainedTokenizerBase, Letters(bos=1))) is None
-    assert added_bos(cast(PreTrainedTokenizerBase, Letters())) is None
+    assert added_bos(cast(PreTrainedTokenizerBase, Letters(bos=1, adds_bos=True))) == (1,)
+    assert added_bos(cast(PreTrainedTokenizerBase, Letters(bos=1))) == ()
+    assert added_bos(cast(PreTrainedTokenizerBase, Letters())) == ()
 
 
 @pytest.mark.parametrize(

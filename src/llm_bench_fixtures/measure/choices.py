@@ -119,8 +119,7 @@ def choose(model: Model, items: Sequence[ChoiceItem]) -> tuple[AnswerIndex, ...]
     """
     import numpy as np
 
-    bos = added_bos(model.tokenizer)
-    start = () if bos is None else (bos,)  # what the tokenizer puts before a text by itself
+    start = added_bos(model.tokenizer)
     windows = [window for item in items for window in _windows(item, model.tokenizer, start)]
     longest, context = max(len(window.fed) for window in windows), model.facts.context_length
     if longest > context:

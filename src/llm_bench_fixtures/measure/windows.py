@@ -150,10 +150,12 @@ def cut_corpus(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan, sample: i
     chosen, so_far = samples[number], {index for one in samples[: number + 1] for index in one}
     indices = iter(range(len(windows)))
     kept = [replace(part, windows=[one for one in part.windows if next(indices) in so_far]) for part in parts]
+    scored_bytes, scored_words = _scored_size(kept)
     return CutCorpus(
         tuple(windows[index] for index in chosen),
         tuple(firsts[index] for index in chosen),
-        *_scored_size(kept),
+        scored_bytes,
+        scored_words,
         total,
         sum(len(windows[index].fed) for index in chosen) / sum(len(piece.fed) for piece in windows),
         number == len(samples) - 1,
@@ -177,7 +179,13 @@ def samples_of(windows: Sequence[Window]) -> list[list[int]]:
 def _cut_whole(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> Iterator[_CutText]:
     for text in ["".join(texts)] if plan.scheme is WindowScheme.LLAMA else texts:
         ids, ends = _encode(text, tokenizer, special=plan.scheme is not WindowScheme.ROLLING)
-        yield _CutText(text, len(ids), ends, _cut(ids, tokenizer, plan))
+        if plan.scheme is WindowScheme.ROLLING:
+            windows = rolling_windows(ids, plan.window, start_token(tokenizer))
+        elif plan.scheme is WindowScheme.LLAMA:
+            windows = llama_windows(ids, plan.window, added_bos(tokenizer))
+        else:
+            windows = strided_windows(ids, plan.window, plan.stride)
+        yield _CutText(text, len(ids), ends, windows)
 
 
 def _cut_answers(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[_CutText]:
@@ -214,14 +222,6 @@ def _encode(text: str, tokenizer: Tokenizer, *, special: bool) -> tuple[TokenIds
     return tuple(encoded["input_ids"]), ends
 
 
-def _cut(ids: TokenIds, tokenizer: Tokenizer, plan: WindowPlan) -> list[Window]:
-    if plan.scheme is WindowScheme.ROLLING:
-        return rolling_windows(ids, plan.window, start_token(tokenizer))
-    if plan.scheme is WindowScheme.LLAMA:
-        return llama_windows(ids, plan.window, added_bos(tokenizer))
-    return strided_windows(ids, plan.window, plan.stride)
-
-
 def answer_window(tokenizer: Tokenizer, prompt: str, answer: str, *, is_rendered: bool) -> Window:
     """The answer's tokens after the prompt's, which are those that the prompt has alone.
 
@@ -243,10 +243,10 @@ def start_token(tokenizer: Tokenizer) -> int:
     raise InvalidSetting("--llm-windows rolling needs a start token, and this tokenizer has none")
 
 
-def added_bos(tokenizer: Tokenizer) -> int | None:
-    """The BOS that the tokenizer puts before a text; None where it adds none."""
+def added_bos(tokenizer: Tokenizer) -> TokenIds:
+    """The BOS that the tokenizer puts before a text; nothing where it adds none."""
     bos = tokenizer.bos_token_id
-    return int(bos) if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else None
+    return (int(bos),) if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else ()
 
 
 def strided_windows(ids: TokenIds, window: int, stride: int) -> list[Window]:
@@ -275,8 +275,8 @@ def rolling_windows(ids: TokenIds, window: int, start_id: int) -> list[Window]:
     return windows
 
 
-def llama_windows(ids: TokenIds, window: int, bos: int | None) -> list[Window]:
-    """Whole chunks that score what follows the token in their middle.
+def llama_windows(ids: TokenIds, window: int, bos: TokenIds) -> list[Window]:
+    """Whole chunks that score what follows the token in their middle. bos: what each begins with, if anything.
 
     Raises CorpusTooShort below two chunks, as llama-perplexity does.
     """
@@ -286,8 +286,7 @@ def llama_windows(ids: TokenIds, window: int, bos: int | None) -> list[Window]:
             "give a longer --llm-corpus or a smaller --llm-window"
         )
     starts = range(0, len(ids) - window + 1, window)
-    first = () if bos is None else (bos,)
-    return [Window((*first, *ids[start + len(first) : start + window]), window // 2 + 1, start) for start in starts]
+    return [Window((*bos, *ids[start + len(bos) : start + window]), window // 2 + 1, start) for start in starts]
 
 
 def _scored_runs(part: _CutText) -> Iterator[str | None]:
