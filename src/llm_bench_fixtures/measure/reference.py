@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.measure.reference_files import check_same, cross_entropy, open_arrays, read_layout
+from llm_bench_fixtures.measure.reference_files import cross_entropy, open_arrays, read_layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,8 +36,7 @@ def compare_with_reference(folder: Path, positions: int, vocabulary: int, digest
 
     Raises ReferenceMismatch where that was kept of other windows or over another vocabulary.
     """
-    layout = read_layout(folder)
-    check_same(layout, positions, vocabulary, digest)
+    layout = read_layout(folder, positions, digest, vocabulary)
     with open_arrays(folder, layout, "rb") as files:
         yield ReferenceComparison(layout, files)
 
@@ -106,8 +105,7 @@ def compare_tokens(folder: Path, count: int, digest: str) -> Compared:
 
     Raises OtherTokens where the reference was kept of other windows.
     """
-    layout = read_layout(folder)
-    check_same(layout, count, layout.vocabulary, digest)
+    layout = read_layout(folder, count, digest)
     with open_arrays(folder, layout, "rb") as files:
         return Compared(files["nll"].get(0, count).numpy().copy())
 

@@ -190,15 +190,16 @@ def is_kept(folder: Path) -> bool:
     return (folder / LAYOUT_FILE).is_file()
 
 
-def read_layout(folder: Path) -> ReferenceLayout:
+def read_layout(folder: Path, positions: int, digest: str, vocabulary: int | None = None) -> ReferenceLayout:
+    """The layout of a kept reference. vocabulary: None where only the true tokens are compared.
+
+    Raises ReferenceMismatch where none was kept, and OtherTokens where it was of other tokens.
+    """
     try:
-        return ReferenceLayout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
+        layout = ReferenceLayout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ReferenceMismatch(f"no reference was kept in {folder}: score one with keep={folder} first") from None
-
-
-def check_same(layout: ReferenceLayout, positions: int, vocabulary: int, digest: str) -> None:
-    if layout.vocabulary != vocabulary:
+    if vocabulary is not None and layout.vocabulary != vocabulary:
         raise OtherTokens(
             f"the reference has a vocabulary of {layout.vocabulary}, and the model one of {vocabulary}: "
             "they can't be compared token by token"
@@ -208,6 +209,7 @@ def check_same(layout: ReferenceLayout, positions: int, vocabulary: int, digest:
             f"the reference was scored on {layout.positions} other tokens than the model's {positions}: "
             "both need the same corpus, tokenizer and windows"
         )
+    return layout
 
 
 def _argmax(values: torch.Tensor) -> torch.Tensor:
