@@ -168,16 +168,16 @@ def edited(path: Path, old: str, new: str) -> Path:
     [
         ("test_split: test", "test_split: [test", r"line 7: expected ',' or ']', but got ':'"),
         ("doc_to_text: prompt", "doc_to_txt: prompt", r"line 8: unknown key 'doc_to_txt'\. Did you mean doc_to_text\?"),
-        ("doc_to_text: prompt", "doc_to_text: '{{promt}}'", r"line 8: UndefinedError: 'promt' is undefined"),
-        ("doc_to_text: prompt", "doc_to_text: '{{prompt'", r"line 8: TemplateSyntaxError: "),
-        ("test_split: test", "test_split: tset", r"line 6: KeyError: .*'tset'"),
-        ("output_type: multiple_choice", "output_type: multi", r"line 7: .*invalid output_type 'multi'"),
-        ("metric: acc\n", "metric: accc\n", r"line 12: there is no metric 'accc' of output_type multiple_choice"),
+        ("doc_to_text: prompt", "doc_to_text: '{{promt}}'", r"choosing\.yaml: UndefinedError: 'promt' is undefined"),
+        ("doc_to_text: prompt", "doc_to_text: '{{prompt'", r"choosing\.yaml: TemplateSyntaxError: "),
+        ("test_split: test", "test_split: tset", r"choosing\.yaml: KeyError: .*'tset'"),
+        ("output_type: multiple_choice", "output_type: multi", r"choosing\.yaml: .*invalid output_type 'multi'"),
+        ("metric: acc\n", "metric: accc\n", r"yaml: there is no metric 'accc' of output_type multiple_choice"),
         ("task: choosing", "name: choosing", r"choosing\.yaml is no task: a line such as task: my_task has to name it"),
-        ("choosing.jsonl", "chosing.jsonl", r"choosing\.yaml, line 5: .*chosing\.jsonl"),
+        ("choosing.jsonl", "chosing.jsonl", r"choosing\.yaml: .*chosing\.jsonl"),
     ],
 )
-def test_a_mistake_in_a_file_is_told_with_its_line(old: str, new: str, why: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_is_told_with_its_place(old: str, new: str, why: str, tmp_path: Path) -> None:
     path = edited(choosing(tmp_path), old, new)
     with pytest.raises(InvalidSetting, match=f"^--llm-tasks: .*{why}"):
         load_tasks([str(path)])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName, alternatives, reason_of
 from llm_bench_fixtures.workloads import check_readable
@@ -70,14 +69,14 @@ def no_such_task(name: str, known: Sequence[str]) -> str:
 
 
 def why_not(name: str, error: Exception) -> str:
-    """Why a task can't be loaded, with the line of its file that the error is about."""
+    """Why a task can't be loaded."""
     if _wants_network(error):
         return (
             f"{name} wants the network for its data, and there is none ({reason_of(error)}). Load it once where there "
             "is one, into the cache of Hugging Face's datasets; or copy its YAML, with dataset_path: json and your own "
             "files as data_files of dataset_kwargs"
         )
-    return f"{_place(Path(name), error) if is_file(name) else name}: {reason_of(error)}"
+    return f"{name}: {reason_of(error)}"
 
 
 def _wants_network(error: BaseException | None) -> bool:
@@ -88,27 +87,3 @@ def _wants_network(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _place(path: Path, error: Exception) -> str:
-    """The file, with the line of what the error quotes of it, if it does: a key, a value, or a template."""
-    import yaml
-
-    root = yaml.compose(path.read_text(encoding="utf-8"))
-    quoted = [one or other for one, other in re.findall(r"'([^'\n]+)'|\"([^\"\n]+)\"", str(error))]
-    for words in [getattr(error, "source", None) or "", *quoted]:  # a template with a mistake is its source
-        for node in _scalars(root):
-            has = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", node.value) or words.endswith(f"/{node.value}")
-            if words and (words == node.value or has):
-                return f"{path}, line {node.start_mark.line + 1}"
-    return str(path)
-
-
-def _scalars(node: Any) -> Iterator[Any]:
-    """The keys and values of a YAML tree, in their order."""
-    if isinstance(node.value, str):
-        yield node
-        return
-    for one in node.value:
-        for child in one if isinstance(one, tuple) else (one,):
-            yield from _scalars(child)
