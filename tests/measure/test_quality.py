@@ -587,13 +587,6 @@ def test_another_text_or_other_windows_are_not_compared(
             score_corpus(tiny_fp32, corpus, plan, compare_with=kept)
 
 
-def test_a_folder_without_a_reference_is_refused(
-    tiny_fp32: TransformersModel, short_corpus_of_four: Corpus, tmp_path: Path
-) -> None:
-    with pytest.raises(ReferenceMismatch, match="no reference was kept in"):
-        score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), compare_with=tmp_path)
-
-
 def test_samples_that_are_joined_say_what_the_whole_corpus_says(
     tiny_fp32: TransformersModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,12 +193,9 @@ def is_kept(folder: Path) -> bool:
 def read_layout(folder: Path, positions: int, digest: str, vocabulary: int | None = None) -> ReferenceLayout:
     """The layout of a kept reference. vocabulary: None where only the true tokens are compared.
 
-    Raises ReferenceMismatch where none was kept, and OtherTokens where it was of other tokens.
+    Raises OtherTokens where it was of other tokens.
     """
-    try:
-        layout = ReferenceLayout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ReferenceMismatch(f"no reference was kept in {folder}: score one with keep={folder} first") from None
+    layout = ReferenceLayout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
     if vocabulary is not None and layout.vocabulary != vocabulary:
         raise OtherTokens(
             f"the reference has a vocabulary of {layout.vocabulary}, and the model one of {vocabulary}: "
