@@ -79,14 +79,15 @@ def test_padded_tokens_are_the_area_less_the_prompts(batch_size: int, padding: P
 
 
 def test_the_longest_sequence_is_the_widest_batch_with_its_new_tokens() -> None:
-    assert Workload(LENGTHS_3_1_4, new_tokens=16, batch_size=2, padding=Padding(multiple_of=8)).longest_sequence == 24
+    workload = Workload(LENGTHS_3_1_4, new_tokens=16, batch_size=2, padding=Padding(multiple_of=8))
+    assert workload.longest == (8, 16)
 
 
 def test_each_prompt_may_have_its_own_number_of_new_tokens() -> None:
     """A batch generates as many as its longest answer has; what only the others needed is no answer's."""
     workload = Workload(LENGTHS_3_1_4, new_tokens=5, batch_size=2, lengths=(5, 1, 3))
     assert (workload.new_tokens_by_batch, workload.steps, workload.all_new_tokens) == ([5, 3], 8, 9)
-    assert (workload.longest, workload.longest_sequence) == ((3, 5), 3 + 5)  # the other batch has 4 + 3
+    assert workload.longest == (3, 5)  # the other batch has 4 + 3
     assert workload.answers([(1, 2, 3, 4, 5), (6, 7, 8, 9, 10), (11, 12, 13)]) == ((1, 2, 3, 4, 5), (6,), (11, 12, 13))
     alike = Workload(LENGTHS_3_1_4, new_tokens=5, batch_size=2)
     assert (alike.new_tokens_by_batch, alike.steps, alike.all_new_tokens) == ([5, 5], 10, 15)

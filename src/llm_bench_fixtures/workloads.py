@@ -11,7 +11,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.reading import refusals
 
 if TYPE_CHECKING:
@@ -152,11 +152,6 @@ class Workload:
     def steps(self) -> int:
         """Tokens that a round generates one after the other, over all batches."""
         return sum(self.new_tokens_by_batch)
-
-    @property
-    def longest_sequence(self) -> int:
-        """Columns of the longest batch once its new tokens have come."""
-        return sum(self.longest)
 
     @property
     def longest(self) -> tuple[int, int]:
@@ -309,63 +304,83 @@ def text_ids(tokenizer: Tokenizer, text: str, *, is_rendered: bool) -> TokenIds:
 
 
 class Prompts:
-    """Prompts for one tokenizer. Those of a given length are cut from the embedded corpus, so they are real text."""
+    """Prompts for one tokenizer. Those of a given length are cut from the embedded corpus, so they are real text.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        text = "\n\n".join(read_corpus(None).texts)
-        self._text = plain_ids(tokenizer, text)
+    With a chat template, each is a user's turn, and its length counts the template's tokens too.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, frame: tuple[str, str] | None = None) -> None:
+        """frame: a chat template as rendered, before and after the user's text; None for plain text."""
+        self.tokenizer = tokenizer
+        self._is_chat = frame is not None
+        self._frame = frame or ("", "")
+        self._before, self._after = (plain_ids(tokenizer, text) for text in self._frame)
+        self._text = plain_ids(tokenizer, "\n\n".join(read_corpus(None).texts))
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        return self._tokenizer
+    def framing(self) -> int:
+        """Tokens that the template alone takes; 0 for plain text."""
+        return len(self._before) + len(self._after)
 
     def framed(self, text: str) -> str:
         """The text as a model is given it, before it is encoded."""
-        return text
+        before, after = self._frame
+        return f"{before}{text}{after}"
 
     def encode(self, text: str) -> TokenIds:
-        """The text's token ids; of an empty text, the model's start token."""
-        ids = tuple(self._tokenizer(text, verbose=False)["input_ids"])
+        """The text's token ids, with the template around it; of an empty text, the model's start token."""
+        ids = text_ids(self.tokenizer, self.framed(text), is_rendered=self._is_chat)
         if ids:
             return ids
-        for start in (self._tokenizer.bos_token_id, self._tokenizer.eos_token_id):
+        for start in (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id):
             if start is not None:
                 return (start,)
         raise InvalidSetting("an empty prompt needs a start token, and this tokenizer has none")
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+        return str(self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def exact(self, tokens: int, start: int = 0) -> TokenIds:
-        """A prompt of exactly that many tokens, from position `start` of the text, which is repeated as needed.
+        """A prompt of exactly that many tokens, whose text is cut from position `start` of the corpus. In a chat
+        template, the text is encoded separately from the template.
 
-        Raises InvalidSetting beyond MOST_PROMPT_TOKENS, before that takes all memory.
+        Raises InvalidSetting beyond MOST_PROMPT_TOKENS, before that takes all memory, and WorkloadUnsupported where the
+        template leaves no room for a text.
         """
-        return self.plain(tokens, start)
+        return (*self._before, *self.plain(self._room(tokens), start), *self._after)
+
+    def _room(self, tokens: int) -> int:
+        """Tokens that the template leaves of so many."""
+        if self._is_chat and tokens <= self.framing:
+            raise WorkloadUnsupported(
+                f"a chat doesn't fit in a length of {tokens}: the model's chat template alone takes {self.framing} "
+                "tokens"
+            )
+        return tokens - self.framing
 
     def plain(self, tokens: int, start: int = 0) -> TokenIds:
-        """As `exact`, but text only, with --llm-chat too. A start token that the tokenizer puts first is not in it."""
+        """Text only, without a template, of exactly that many tokens; the corpus is repeated as needed. A start token
+        that the tokenizer puts first is not in it."""
         if tokens > MOST_PROMPT_TOKENS:
             raise InvalidSetting(f"a prompt of {tokens:,} tokens is asked for; the most are {MOST_PROMPT_TOKENS:,}")
         return tuple(islice(cycle(self._text), start, start + tokens))
 
     def unlike(self, tokens: int, number: int, salt: str) -> TokenIds:
-        """A prompt of exactly that many tokens that begins unlike any other: no cache of prompts knows its first half.
+        """A prompt of exactly that many tokens whose text begins unlike any other: no cache of prompts knows the text's
+        first half, which is the salt's as far as it goes.
 
-        salt: letters that were drawn for it. number: which of several, so that the rest differs too.
+        salt: letters that were drawn for it. number: which of several, so that the rest differs too. Raises
+        WorkloadUnsupported as `exact` does.
         """
-        return self._salted(self.encode(salt), tokens, number)
-
-    def _salted(self, salt: TokenIds, tokens: int, number: int) -> TokenIds:
-        """Half of the tokens are the salt's, as far as it goes."""
-        first = salt[: (tokens + 1) // 2]
-        return (*first, *self.plain(tokens - len(first), start=31 * number % len(self._text)))
+        room = self._room(tokens)
+        first = text_ids(self.tokenizer, salt, is_rendered=self._is_chat)[: (room + 1) // 2]
+        rest = self.plain(room - len(first), start=31 * number % len(self._text))
+        return (*self._before, *first, *rest, *self._after)
 
     def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
-        """Different prompts of varying length, the same ones each time."""
+        """Different prompts, the same ones each time, whose texts have varying lengths."""
         lengths = islice(cycle(VARIED_LENGTHS), count)
-        return tuple(self.exact(length, start=150 * index) for index, length in enumerate(lengths))
+        return tuple(self.exact(self.framing + length, start=150 * index) for index, length in enumerate(lengths))
 
     @property
     def standard(self) -> tuple[TokenIds, ...]:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
-from llm_bench_fixtures.models.chat import TODAY, ChatPrompts, Frame, chat_prompts, render_chats
+from llm_bench_fixtures.models.chat import TODAY, chat_prompts, render_chats
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts
 
-FRAME = Frame("<|user|>\n", "\n<|assistant|>\n")
+FRAME = ("<|user|>\n", "\n<|assistant|>\n")
 TEMPLATE = (
     "{{ bos_token }}Today is {{ strftime_now('%d %b %Y') }}.\n"
     "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content | trim }}\n{% endfor %}"
@@ -29,23 +29,23 @@ def with_template(source: ModelSource, template: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def chats(tiny_source: ModelSource, preloaded: None) -> ChatPrompts:
-    return ChatPrompts(tiny_source.load_tokenizer(), FRAME)
+def chats(tiny_source: ModelSource, preloaded: None) -> Prompts:
+    return Prompts(tiny_source.load_tokenizer(), FRAME)
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 300])
-def test_a_chat_has_exactly_the_tokens_that_are_asked_for(tokens: int, chats: ChatPrompts, prompts: Prompts) -> None:
+def test_a_chat_has_exactly_the_tokens_that_are_asked_for(tokens: int, chats: Prompts, prompts: Prompts) -> None:
     """The template's among them; what is left is the text that a plain prompt of that length has."""
     asked = chats.framing + tokens
     ids = chats.exact(asked, start=5)
     assert len(ids) == asked
-    before = prompts.encode(FRAME.before)
+    before = prompts.encode(FRAME[0])
     assert ids[: len(before)] == before
     assert ids[len(before) : len(before) + tokens] == prompts.exact(tokens, start=5)
-    assert ids[len(before) + tokens :] == prompts.encode(FRAME.after)
+    assert ids[len(before) + tokens :] == prompts.encode(FRAME[1])
 
 
-def test_a_chat_that_leaves_no_room_for_its_text_can_not_be_had(chats: ChatPrompts) -> None:
+def test_a_chat_that_leaves_no_room_for_its_text_can_not_be_had(chats: Prompts) -> None:
     size = chats.framing
     expected = f"^a chat doesn't fit in a length of {size}: the model's chat template alone takes {size} tokens$"
     with pytest.raises(WorkloadUnsupported, match=expected):
@@ -54,19 +54,19 @@ def test_a_chat_that_leaves_no_room_for_its_text_can_not_be_had(chats: ChatPromp
         chats.edge("one token", longest=99)
 
 
-def test_texts_are_put_in_the_template_and_encoded_as_one(chats: ChatPrompts, prompts: Prompts) -> None:
+def test_texts_are_put_in_the_template_and_encoded_as_one(chats: Prompts, prompts: Prompts) -> None:
     assert chats.encode("Hello") == prompts.encode("<|user|>\nHello\n<|assistant|>\n")
     assert chats.edge("empty", longest=99) == prompts.encode("<|user|>\n\n<|assistant|>\n")
     assert all(ids[: len(prompts.encode("<|user|>\n"))] == prompts.encode("<|user|>\n") for ids in chats.standard)
     assert len(chats.edge("longest", longest=99)) == 99
 
 
-def test_prompts_of_varying_length_vary_in_their_text(chats: ChatPrompts) -> None:
+def test_prompts_of_varying_length_vary_in_their_text(chats: Prompts) -> None:
     lengths = [len(ids) - chats.framing for ids in chats.varied()]
     assert tuple(lengths) == VARIED_LENGTHS
 
 
-def test_a_chat_that_no_cache_knows_has_its_letters_within_the_template(chats: ChatPrompts, prompts: Prompts) -> None:
+def test_a_chat_that_no_cache_knows_has_its_letters_within_the_template(chats: Prompts, prompts: Prompts) -> None:
     one, other = (chats.unlike(64, 1, salt) for salt in ("qzx" * 40, "vkj" * 40))
     assert len(one) == len(other) == 64
     plain = chats.exact(64)
@@ -76,7 +76,7 @@ def test_a_chat_that_no_cache_knows_has_its_letters_within_the_template(chats: C
     assert one[before - 1 : before + 2] != plain[before - 1 : before + 2]
 
 
-def test_what_is_measured_on_plain_text_stays_plain(chats: ChatPrompts, prompts: Prompts) -> None:
+def test_what_is_measured_on_plain_text_stays_plain(chats: Prompts, prompts: Prompts) -> None:
     assert chats.plain(9) == prompts.exact(9)
 
 

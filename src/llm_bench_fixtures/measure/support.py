@@ -18,7 +18,7 @@ def check_supported(model: Model | ModelHandle, workload: Workload) -> None:
     """Raise WorkloadUnsupported where the model has no such cache, or too short a context, and OutOfMemory where not
     even the least that a batch takes is free."""
     check_cache(model, workload.cache)
-    check_fits(model, workload.longest_sequence)
+    check_fits(model, sum(workload.longest))
     check_memory(model, workload)
 
 

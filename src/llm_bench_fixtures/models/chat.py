@@ -9,16 +9,14 @@ whose place the texts are then put.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from llm_bench_fixtures.errors import InvalidSetting, NoAnswer, WorkerDied, WorkloadUnsupported
+from llm_bench_fixtures.errors import InvalidSetting, NoAnswer, WorkerDied
 from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.memory import limit_own_memory
-from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts, TokenIds, Tokenizer, plain_ids
+from llm_bench_fixtures.workloads import Prompts, Tokenizer
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
@@ -34,70 +32,7 @@ Chat: TypeAlias = Sequence[Mapping[str, str]]
 """Messages, each with its role and content, as templates take them."""
 
 
-@dataclass(frozen=True)
-class Frame:
-    """A chat template as rendered: what stands before and after the user's text."""
-
-    before: str
-    after: str
-
-
-class ChatPrompts(Prompts):
-    """Prompts that are a user's turn each. Their lengths count the template's tokens too."""
-
-    def __init__(self, tokenizer: Tokenizer, frame: Frame) -> None:
-        super().__init__(tokenizer)
-        self._frame = frame
-        self._before, self._after = plain_ids(tokenizer, frame.before), plain_ids(tokenizer, frame.after)
-
-    @property
-    def framing(self) -> int:
-        """Tokens that the template alone takes."""
-        return len(self._before) + len(self._after)
-
-    def framed(self, text: str) -> str:
-        return f"{self._frame.before}{text}{self._frame.after}"
-
-    def encode(self, text: str) -> TokenIds:
-        """The turn's token ids, as of one text."""
-        ids = plain_ids(self._tokenizer, self.framed(text))  # with its special tokens
-        return ids or super().encode(text)
-
-    def exact(self, tokens: int, start: int = 0) -> TokenIds:
-        """A turn of exactly that many tokens, the template's among them: its content is cut from the embedded corpus to
-        what is left of them, and encoded apart from the template.
-
-        Raises WorkloadUnsupported where nothing is left.
-        """
-        return (*self._before, *self.plain(self._room(tokens), start), *self._after)
-
-    def _room(self, tokens: int) -> int:
-        """Tokens that the template leaves of so many."""
-        if tokens <= self.framing:
-            raise WorkloadUnsupported(
-                f"a chat doesn't fit in a length of {tokens}: the model's chat template alone takes {self.framing} "
-                "tokens"
-            )
-        return tokens - self.framing
-
-    def unlike(self, tokens: int, number: int, salt: str) -> TokenIds:
-        """A turn of exactly that many tokens whose content begins unlike any other's.
-
-        Raises WorkloadUnsupported where the template leaves no room for it.
-        """
-        return (
-            *self._before,
-            *self._salted(plain_ids(self._tokenizer, salt), self._room(tokens), number),
-            *self._after,
-        )
-
-    def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
-        """Different turns, the same ones each time, whose contents have the varying lengths."""
-        lengths = islice(cycle(VARIED_LENGTHS), count)
-        return tuple(self.exact(self.framing + length, start=150 * index) for index, length in enumerate(lengths))
-
-
-def chat_prompts(name: str, tokenizer: Tokenizer, load: Callable[[], Tokenizer], *, on_cpu: bool) -> ChatPrompts:
+def chat_prompts(name: str, tokenizer: Tokenizer, load: Callable[[], Tokenizer], *, on_cpu: bool) -> Prompts:
     """Prompts in the chat template of the tokenizer.
 
     name: whose it is, for errors. load: gives the tokenizer in another process. on_cpu: whether models run on the CPU.
@@ -115,7 +50,7 @@ def chat_prompts(name: str, tokenizer: Tokenizer, load: Callable[[], Tokenizer],
     if shown != 1:
         raise InvalidSetting(f"{whose} shows what the user says {shown} times, and once is what makes a prompt")
     before, _, after = text.partition(MARK)
-    return ChatPrompts(tokenizer, Frame(before, after))
+    return Prompts(tokenizer, (before, after))
 
 
 def has_template(tokenizer: Tokenizer) -> bool:
