@@ -35,7 +35,7 @@ from llm_bench_fixtures.models.source import TINY_FOLDER
 from llm_bench_fixtures.workloads import CacheKind
 
 CPU, CUDA = (Device(DeviceKind(name), name, "") for name in ("cpu", "cuda"))
-SHAPE = ModelShape(weights=1_000, vocabulary=10, tables=400, cached=12, widest=20, buffer_bytes=7)
+SHAPE = ModelShape(Footprint(1_000, buffer_bytes=7, tables=400), vocabulary=10, cached=12, widest=20)
 
 
 def config(**numbers: object) -> PretrainedConfig:
@@ -47,26 +47,27 @@ def test_the_shape_of_a_model_with_fewer_heads_of_keys_than_of_queries() -> None
     """Qwen2.5-0.5B: 24 layers of 2 heads of 64 numbers, keys and values."""
     sizes = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
     qwen = config(model_type="qwen2", intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True, **sizes)
-    assert ModelShape.of(qwen, Footprint(494_032_768, 0)) == ModelShape(
-        494_032_768, 151_936, cached=2 * 24 * 2 * 64, widest=4864, heads=14
+    assert ModelShape.of(qwen, Footprint(494_032_768)) == ModelShape(
+        Footprint(494_032_768), 151_936, cached=2 * 24 * 2 * 64, widest=4864, heads=14
     )
 
 
 def test_what_is_neither_a_matrix_nor_a_table_is_not_quantized() -> None:
     """Of 1,000 weights 400 are in tables and 500 in matrices."""
     gpt2 = config(model_type="gpt2", vocab_size=40, n_embd=10, n_head=2)
-    shape = ModelShape.of(gpt2, Footprint(1_000, 0, matrices=500, tables=400))
-    assert (shape.tables, shape.others) == (400, 100)
+    shape = ModelShape.of(gpt2, Footprint(1_000, matrices=500, tables=400))
+    assert (shape.footprint.tables, shape.footprint.others) == (400, 100)
     assert predict(shape, Storage(1, 4), ()).held == PROCESS_BYTES + 500 + 4 * 500
 
 
 def test_the_embedded_models_config_has_other_names() -> None:
-    shape = ModelShape.of(AutoConfig.from_pretrained(TINY_FOLDER), Footprint(4_339_200, 5))
-    assert shape == ModelShape(4_339_200, 4096, cached=2 * 4 * 256, widest=1024, heads=4, buffer_bytes=5)
+    takes = Footprint(4_339_200, buffer_bytes=5)
+    shape = ModelShape.of(AutoConfig.from_pretrained(TINY_FOLDER), takes)
+    assert shape == ModelShape(takes, 4096, cached=2 * 4 * 256, widest=1024, heads=4)
 
 
 def test_a_config_without_those_numbers_counts_its_weights_alone() -> None:
-    assert ModelShape.of(PretrainedConfig(tie_word_embeddings=False), Footprint(10, 0)) == ModelShape(10)
+    assert ModelShape.of(PretrainedConfig(tie_word_embeddings=False), Footprint(10)) == ModelShape(Footprint(10))
 
 
 def test_the_weights_of_a_config_without_files() -> None:
@@ -105,19 +106,19 @@ def test_files_in_the_engines_own_dtype_are_mapped_and_held_by_no_process() -> N
 
 
 def test_an_untied_output_is_copied_by_nobody() -> None:
-    shape = ModelShape(weights=1_000, tables=400, output=200)
+    shape = ModelShape(Footprint(1_000, tables=400, output=200))
     assert predict(shape, Storage(4, 4, output_copy=4, made_output=4), ()).held == PROCESS_BYTES + 4_000
 
 
 def test_an_untied_output_may_be_quantized_where_the_embedding_is_not() -> None:
     """600 weights of matrices in 1 byte, 200 of the embedding in 4, 200 of the output layer in 1."""
-    shape = ModelShape(weights=1_000, tables=400, output=200)
+    shape = ModelShape(Footprint(1_000, tables=400, output=200))
     assert predict(shape, Storage(1, 4, output=1), ()).held == PROCESS_BYTES + 600 + 800 + 200
 
 
 def test_what_lies_in_stacks_or_can_not_be_packed_is_not_quantized_by_every_engine() -> None:
     """Of 1,000 weights 400 are in tables, 100 in stacks, 50 in odd matrices and 450 in others."""
-    shape = ModelShape(weights=1_000, tables=400, odd_matrices=50, experts=100)
+    shape = ModelShape(Footprint(1_000, matrices=500, tables=400, odd_matrices=50, experts=100))
     for storage, whole in (
         (Storage(1, 4), 0),
         (Storage(1, 4, packs=True), 50),
@@ -129,15 +130,15 @@ def test_what_lies_in_stacks_or_can_not_be_packed_is_not_quantized_by_every_engi
 
 def test_an_export_leaves_out_what_a_text_does_not_need() -> None:
     """Of 1,000 weights 300 read images; of the rest, 400 are in tables, 20 are of positions and 50 of norms."""
-    text = ModelShape(weights=700, tables=400, positions=20, others=50)
-    shape = ModelShape(weights=1_000, tables=400, buffer_bytes=7, of_text=text)
+    text = Footprint(700, matrices=230, tables=400, positions=20)
+    shape = ModelShape(Footprint(1_000, buffer_bytes=7, tables=400, of_text=text))
     held = predict(shape, Storage(1, 2, is_text_only=True), ()).held
     assert held == PROCESS_BYTES + (700 - 400 - 20 - 50) + 2 * (400 + 20) + 4 * 50 + 7
     assert predict(shape, Storage(4, 4), ()).held == PROCESS_BYTES + 4_000 + 7
 
 
 def test_a_process_of_an_accelerator_takes_more() -> None:
-    assert predict(ModelShape(0), UNKNOWN, (), on_cpu=False).held == ACCELERATOR_PROCESS_BYTES
+    assert predict(ModelShape(Footprint(0)), UNKNOWN, (), on_cpu=False).held == ACCELERATOR_PROCESS_BYTES
 
 
 def test_the_largest_round_is_kept() -> None:

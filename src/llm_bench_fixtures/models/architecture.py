@@ -29,7 +29,7 @@ class Footprint:
     weights: int
     """Number of weights; a tensor that two layers share counts once."""
 
-    buffer_bytes: int
+    buffer_bytes: int = 0
     """Bytes of tables that are no weights, such as GPT-2's causal masks (positions² in each layer). The largest one
     counts twice, as it is made of another of its size."""
 
@@ -56,6 +56,12 @@ class Footprint:
 
     active_weights: int | None = None
     """Number of weights that one position uses: fewer in a mixture of experts. None where that can't be told."""
+
+    @property
+    def others(self) -> int:
+        """Number of weights that no engine quantizes, in norms and biases; 0 where no matrices were counted."""
+        matrices = self.matrices + self.experts
+        return self.weights - self.tables - self.positions - matrices if matrices else 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -147,7 +153,6 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
     packed_rows, packed_columns = PACKED
     return Footprint(
         sum({id(part): part.numel() for part in parts}.values()),
-        buffer_bytes=0,
         matrices=sum(rows * columns for rows, columns in matrices),
         odd_matrices=sum(
             rows * columns for rows, columns in matrices if rows % packed_rows or columns % packed_columns

@@ -31,29 +31,10 @@ LAYER_COPIES = 4  # a layer's widest numbers: the product's two factors, their p
 class ModelShape:
     """The numbers of a model that decide how much memory it takes."""
 
-    weights: int
-    """Number of weights; a tensor that two layers share counts once."""
+    footprint: Footprint
 
     vocabulary: int = 0
     """Width of the logits."""
-
-    tables: int = 0
-    """Number of weights in the embedding, and in the output layer where that has its own."""
-
-    output: int = 0
-    """Number of the output layer's weights among `tables`. 0: it shares the embedding's matrix."""
-
-    odd_matrices: int = 0
-    """Number of weights in matrices that can't be packed."""
-
-    experts: int = 0
-    """Number of weights in stacked matrices, as some mixtures of experts have."""
-
-    positions: int = 0
-    """Number of weights in lookup tables other than the tokens' embedding."""
-
-    others: int = 0
-    """Number of weights that no engine quantizes: in norms and biases."""
 
     cached: int = 0
     """Numbers that a position has in the cache, in all layers."""
@@ -63,12 +44,6 @@ class ModelShape:
 
     heads: int = 0
     """Attention heads in each layer."""
-
-    buffer_bytes: int = 0
-    """Bytes of the tables that are made besides the weights."""
-
-    of_text: ModelShape | None = None
-    """Shape of the part that reads text, in a model of images or sound besides."""
 
     @classmethod
     def of(cls, config: PretrainedConfig, footprint: Footprint) -> ModelShape:
@@ -81,22 +56,12 @@ class ModelShape:
 
         hidden, heads = number("hidden_size"), number("num_attention_heads")
         head = number("head_dim") or hidden // max(heads, 1)
-        matrices = footprint.matrices + footprint.experts
-        others = footprint.weights - footprint.tables - footprint.positions - matrices
         return cls(
-            footprint.weights,
+            footprint,
             vocabulary=number("vocab_size"),
-            tables=footprint.tables,
-            output=footprint.output,
-            odd_matrices=footprint.odd_matrices,
-            experts=footprint.experts,
-            positions=footprint.positions,
-            others=others if matrices else 0,
             cached=2 * number("num_hidden_layers") * (number("num_key_value_heads") or heads) * head,
             widest=max(number("intermediate_size", "ffn_dim", "n_inner") or 4 * hidden, hidden),
             heads=heads,
-            buffer_bytes=footprint.buffer_bytes,
-            of_text=cls.of(config, footprint.of_text) if footprint.of_text else None,
         )
 
 
@@ -378,17 +343,18 @@ def parts_of(
     shape: ModelShape, storage: Storage, seen: PassMemory | None = None, *, on_cpu: bool = True, context: int = 0
 ) -> Parts:
     """seen: of the model's own code, in the dtype of the storage's numbers; None where it can't be."""
-    if storage.is_text_only and shape.of_text:
-        shape = replace(shape.of_text, buffer_bytes=shape.buffer_bytes)
-    others = shape.others
-    others += (shape.odd_matrices if storage.packs else 0) + (0 if storage.takes_stacks else shape.experts)
-    matrices = max(shape.weights - shape.tables - shape.positions - others, 0)
-    copied = 0 if shape.output else shape.tables
+    stored = shape.footprint
+    if storage.is_text_only and stored.of_text:
+        stored = replace(stored.of_text, buffer_bytes=stored.buffer_bytes)
+    others = stored.others
+    others += (stored.odd_matrices if storage.packs else 0) + (0 if storage.takes_stacks else stored.experts)
+    matrices = max(stored.weights - stored.tables - stored.positions - others, 0)
+    copied = 0 if stored.output else stored.tables
     of_output = storage.tables if storage.output is None else storage.output
     weights = matrices * storage.matrices + others * storage.numbers
     weights += (
-        (shape.tables - shape.output + shape.positions) * storage.tables
-        + shape.output * of_output
+        (stored.tables - stored.output + stored.positions) * storage.tables
+        + stored.output * of_output
         + copied * storage.output_copy
     )
     kept = seen.kept if seen else (Kept(shape.cached * storage.numbers),)
@@ -399,8 +365,8 @@ def parts_of(
     return Parts(
         process=PROCESS_BYTES if on_cpu else ACCELERATOR_PROCESS_BYTES,
         weights=int(weights),
-        tables=shape.buffer_bytes + int(copied * storage.made_output),
-        loading=int(shape.weights * storage.loading),
+        tables=stored.buffer_bytes + int(copied * storage.made_output),
+        loading=int(stored.weights * storage.loading),
         is_known=seen is not None and storage.is_known,
         kept=kept,
         taken=replace(taken, pair=taken.pair + scores),
@@ -428,11 +394,12 @@ def predict(
     kept = max((size for one, size in taken if one.new), default=0)
     scored = max((size for one, size in taken if not one.new), default=0)
     mapped = parts.weights if on_cpu and stored and storage.maps == stored else 0
-    made = shape.weights + (0 if shape.output else shape.tables)
+    whole = shape.footprint
+    made = whole.weights + (0 if whole.output else whole.tables)
     return Need(
         held=parts.process + parts.weights - mapped + parts.tables + kept,
         loading=max(parts.loading - kept, 0),
         scoring=max(scored - kept, 0),
-        making=parts.process + int(made * storage.making) + shape.buffer_bytes if storage.making else 0,
+        making=parts.process + int(made * storage.making) + whole.buffer_bytes if storage.making else 0,
         mapped=mapped,
     )

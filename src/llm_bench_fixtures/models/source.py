@@ -24,7 +24,7 @@ TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "assets" / "tiny"
 STORED_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names, and torch's
 
-NOT_LOOKED_AT = Footprint(0, 0)
+NOT_LOOKED_AT = Footprint(0)
 
 
 @dataclass(frozen=True)
