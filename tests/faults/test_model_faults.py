@@ -460,16 +460,6 @@ ENDLESS: Mapping[str, tuple[Mapping[str, object], str]] = {  # built part by par
         {"model_type": "roformer", "max_position_embeddings": 10**8},
         "its config asks for max_position_embeddings of 100,000,000, and",
     ),
-    "a table of sines without end": (
-        {
-            "model_type": "xlm",
-            "sinusoidal_embeddings": True,
-            "max_position_embeddings": 10**7,
-            "emb_dim": 2048,
-            "n_words": 4096,
-        },
-        "its config asks for 10,000,000 positions of 2,048 numbers, which xlm computes one by one",
-    ),
 }
 DUMMY = {"load_format": "dummy"}
 LARGE_MASK = {"model_type": "gpt_bigcode", "n_positions": 3_000_000}  # GPT-2 itself has none under transformers 5

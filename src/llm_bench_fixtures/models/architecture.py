@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PretrainedConfig, PreTrainedModel
 
-PYTHON_TABLES = ("flaubert", "marian", "pegasus", "roformer", "xlm")  # fill tables of sines number by number, in Python
-MOST_SINES = 20_000_000  # some seconds; these models' published configs ask for a million
 UNKNOWN = "Unrecognized configuration class"  # what transformers says of a config that none of its models is made of
 PACKED = 32, 64  # rows that bitsandbytes' kernel for AVX512-BF16 packs together, and columns that share a scale
 
@@ -79,7 +77,6 @@ def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Foo
             f"{config.model_type} is an encoder-decoder model, which makes one text of another; measured here are "
             "decoder-only models, which continue a text"
         )
-    _check_tables(config)
     try:
         return footprint_of(without_weights(config, trust_remote_code))
     except Exception as error:  # a config can make a model's code fail in any way
@@ -162,15 +159,3 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
         output=of_output,
         positions=sum(one.weight.numel() for one in looked_up),
     )
-
-
-def _check_tables(config: PretrainedConfig) -> None:
-    """Raises CandidateFailed for a table of sines that takes minutes to fill."""
-    if config.model_type not in PYTHON_TABLES:
-        return
-    positions, width = config.max_position_embeddings, config.hidden_size
-    if positions * width > MOST_SINES:
-        raise CandidateFailed(
-            f"its config asks for {positions:,} positions of {width:,} numbers, which {config.model_type} computes one "
-            f"by one: {MOST_SINES:,} are the most"
-        )
