@@ -23,6 +23,7 @@ from llm_bench_fixtures.models.artifacts import (
     Artifact,
     ArtifactStore,
     Key,
+    Maker,
     discard,
     file_digest,
     folder_digest,
@@ -102,14 +103,14 @@ def test_what_made_it_for_whom_is_kept_with_it(
 ) -> None:
     monkeypatch.setattr(artifacts, "installed_versions", lambda names: {"torch": "2.0"} if "torch" in names else {})
     store.get("unknown", KEY, builder)
-    maker: Key = {"variant": "ort", "model": "c0ffee", "weights": 7}
+    maker = Maker("ort", "c0ffee", 7)
     known = ArtifactStore(store.root, maker=maker)
     for version in ("1.0", "2.0"):
         known.get("export", {**KEY, "torch": version}, builder)
     found = sorted(makings_in(store.root), key=lambda one: one.is_current)
-    assert [(one.kind, one.variant, one.model, one.weights, one.is_current) for one in found] == [
-        ("export", "ort", "c0ffee", 7, False),
-        ("export", "ort", "c0ffee", 7, True),
+    assert [(one.kind, one.maker, one.is_current) for one in found] == [
+        ("export", maker, False),
+        ("export", maker, True),
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.models.architecture import Footprint
-from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
@@ -190,7 +190,7 @@ def test_what_the_cache_has_is_known_to_be_made(tmp_path: Path) -> None:
     """For a variant in another number of threads, too."""
     setup = Setup(parse_settings({"device": "cpu", "cache_dir": str(tmp_path)}), Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, footprint=Footprint(4_339_200, 0))
-    maker = {"variant": "bnb-int8", "model": setup.source.identity, "weights": 4_339_200}
+    maker = Maker("bnb-int8", setup.source.identity, 4_339_200)
     ArtifactStore(tmp_path, maker=maker).get("made", {}, lambda folder: (folder / "file").touch())
     in_two = replace(INT8, id="bnb-int8-2t", threads_of="bnb-int8")
     assert made_before(setup, [FP32, INT8, in_two]) == {"bnb-int8", "bnb-int8-2t"}

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.processes.locks import held
@@ -31,8 +33,27 @@ MOST_MANIFEST_BYTES = 10_000_000
 DIGITS = 64  # digits of a key's digest, with which the names of its folders begin
 SCRATCH = re.compile(r"[0-9a-f]{64}-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
 
-KeyValue: TypeAlias = "str | int | float | bool | None"
+KeyValue: TypeAlias = str | int | float | bool | None
 Key: TypeAlias = Mapping[str, KeyValue]
+
+
+class Maker(msgspec.Struct, frozen=True):
+    """For which variant of which model something is made."""
+
+    variant: str = ""
+    model: str = ""
+    """The model's `identity`."""
+    weights: int = 0
+
+
+class Manifest(msgspec.Struct):
+    """What a store keeps next to the files of an artifact."""
+
+    files: dict[str, str]
+    """SHA-256 of each file by its path; none where a library keeps a cache of its own in the folder."""
+    key: Key = {}
+    made_s: float | None = None
+    maker: Maker = Maker()
 
 
 @dataclass(frozen=True)
@@ -57,9 +78,8 @@ class ArtifactStore:
     the lock, so that a store that can't be written serves what it has.
     """
 
-    def __init__(self, root: Path | None = None, progress: Progress | None = None, maker: Key | None = None) -> None:
-        """maker: for which variant of which model things are made, as `Making` has it."""
-        self._maker = maker or {}
+    def __init__(self, root: Path | None = None, progress: Progress | None = None, maker: Maker | None = None) -> None:
+        self._maker = maker or Maker()
         self.root = root or default_root()
         self._progress = progress or Progress()
 
@@ -78,11 +98,13 @@ class ArtifactStore:
                 if damage is not None:
                     self._rebuild(folder, key, build)
         if damage is None:
+            note = f"{kind} reused from the cache"
             with suppress(OSError):  # a store that can't be written
                 os.utime(folder / MANIFEST)
-            return Artifact(folder, reused=True, note=f"{kind} reused from the cache", made_s=_made_s(folder))
-        reason = f"; the cached one was damaged: {damage}" if damage else ""
-        return Artifact(folder, reused=False, note=f"{kind} made in this run{reason}", made_s=_made_s(folder))
+        else:
+            note = f"{kind} made in this run" + (f"; the cached one was damaged: {damage}" if damage else "")
+        manifest = _manifest_of(folder)
+        return Artifact(folder, reused=damage is None, note=note, made_s=manifest and manifest.made_s)
 
     def workspace(self, kind: str, key: Key) -> Path:
         """The folder for `key` that a library keeps a cache of its own in, made where there is none.
@@ -95,7 +117,7 @@ class ArtifactStore:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / MANIFEST).exists():
                 with replacing(folder / MANIFEST) as path:
-                    path.write_text(_manifest(key))
+                    path.write_bytes(_encoded(Manifest({}, key)))
         except OSError as error:
             raise self._unwritable(error) from error
         return folder
@@ -145,22 +167,30 @@ class ArtifactStore:
 
     def _build(self, folder: Path, key: Key, build: Callable[[Path], None]) -> None:
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as scratch:
-            (Path(scratch) / MANIFEST).write_text(_manifest(key))
+            (Path(scratch) / MANIFEST).write_bytes(_encoded(Manifest({}, key)))
             made = Path(scratch) / "artifact"
             made.mkdir()
             started = time.perf_counter()
             build(made)
             made_s = time.perf_counter() - started
             files = {path.relative_to(made).as_posix(): file_digest(path) for path in _files(made)}
-            (made / MANIFEST).write_text(_manifest(key, files, made_s, self._maker))
+            (made / MANIFEST).write_bytes(_encoded(Manifest(files, key, made_s, self._maker)))
             made.replace(folder)
 
 
-def _manifest(
-    key: Key, files: Mapping[str, str] | None = None, made_s: float | None = None, maker: Key | None = None
-) -> str:
-    told = {"key": key, "files": files or {}, "made_s": made_s, "maker": maker or {}}
-    return json.dumps(told, indent=1, sort_keys=True)
+def _encoded(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+
+
+def _manifest_of(folder: Path) -> Manifest | None:
+    """The folder's manifest; None where there is none that can be read."""
+    path = folder / MANIFEST
+    try:
+        if path.lstat().st_size > MOST_MANIFEST_BYTES or not path.is_file():
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -168,10 +198,7 @@ class Making:
     """How an artifact came to be, for whoever wants to know how long another takes."""
 
     kind: str
-    variant: str
-    model: str
-    """The model's `identity`."""
-    weights: int
+    maker: Maker
     seconds: float
     is_current: bool
     """Whether this version and the libraries that are installed use it."""
@@ -179,14 +206,10 @@ class Making:
 
 def makings_in(root: Path) -> Iterator[Making]:
     """Makings of the artifacts in a store whose manifests tell."""
-    for manifest in root.glob("*/*/" + MANIFEST):
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            if KEY.fullmatch(manifest.parent.name) and is_ours(manifest.parent):
-                told = json.loads(manifest.read_text())
-                maker, seconds = told["maker"], float(told["made_s"])
-                current = _is_current(told["key"])
-                kind = manifest.parent.parent.name
-                yield Making(kind, str(maker["variant"]), str(maker["model"]), int(maker["weights"]), seconds, current)
+    for folder in root.glob("*/*"):
+        manifest = _own_manifest(folder) if KEY.fullmatch(folder.name) else None
+        if manifest and manifest.maker.variant and manifest.made_s is not None:
+            yield Making(folder.parent.name, manifest.maker, manifest.made_s, _is_current(manifest.key))
 
 
 def _is_current(key: Key) -> bool:
@@ -197,19 +220,13 @@ def _is_current(key: Key) -> bool:
 
 def is_ours(folder: Path) -> bool:
     """Whether a folder, whole or unfinished, has a manifest whose key its name is the digest of."""
-    manifest = folder / MANIFEST
-    try:
-        if folder.is_symlink() or manifest.lstat().st_size > MOST_MANIFEST_BYTES or not manifest.is_file():
-            return False
-        return _digest(json.loads(manifest.read_text())["key"]) == folder.name[:DIGITS]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
+    return _own_manifest(folder) is not None
 
 
-def _made_s(folder: Path) -> float | None:
-    """Seconds that the making took, from the manifest of a whole artifact."""
-    made_s = json.loads((folder / MANIFEST).read_text()).get("made_s")
-    return float(made_s) if isinstance(made_s, (int, float)) else None
+def _own_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder that is ours; None for others, which other programs may have named so."""
+    manifest = None if folder.is_symlink() else _manifest_of(folder)
+    return manifest if manifest and _digest(manifest.key) == folder.name[:DIGITS] else None
 
 
 def made_s_of(*artifacts: Artifact) -> float | None:
@@ -223,10 +240,10 @@ def damage_of(folder: Path) -> str | None:
     """Damage of an artifact: None where there is none, an empty text where there is no artifact."""
     if not os.path.lexists(folder):
         return ""
-    try:
-        expected = dict(json.loads((folder / MANIFEST).read_text())["files"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    manifest = _manifest_of(folder)
+    if manifest is None:
         return f"{MANIFEST} can't be read"
+    expected = manifest.files
     if not expected:
         return f"{MANIFEST} names no files"
     for name, digest in expected.items():

@@ -208,11 +208,11 @@ def _made(setup: Setup) -> Iterator[Made]:
     kind counts no more."""
     found: dict[tuple[str, str], dict[str, Making]] = defaultdict(dict)
     for one in sorted(makings_in(setup.store.root), key=lambda one: one.is_current):
-        found[one.variant, one.model][one.kind] = one
+        found[one.maker.variant, one.maker.model][one.kind] = one
     for (variant, model), kinds in found.items():
         seconds = sum(one.seconds for one in kinds.values())
         is_current = all(one.is_current for one in kinds.values())
-        yield Made(variant, model, max(one.weights for one in kinds.values()), seconds, is_current)
+        yield Made(variant, model, max(one.maker.weights for one in kinds.values()), seconds, is_current)
 
 
 def _scored(setup: Setup) -> tuple[float, int, Sequence[float]]:
