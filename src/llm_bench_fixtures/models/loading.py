@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import re
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
@@ -92,7 +90,6 @@ def load_variant(request: LoadRequest) -> LocalModel:
         translate_out_of_memory(request.variant.id),
     ):
         model = backend.load(request)
-        _check_referable(model)
         request.device.synchronize()
     threads = f", {in_threads(request.variant.threads)}" if request.variant.threads is not None else ""
     facts = replace(
@@ -131,17 +128,6 @@ def _own_attention(request: LoadRequest) -> tuple[str, ...]:
     if request.variant.attention is not None:
         raise InvalidSetting(f"{request.variant.id}: {told}")
     return (told,) if request.settings.attention else ()
-
-
-def _check_referable(model: Model) -> None:
-    """Raise InvalidSetting for a model that can't be referred to weakly, as measuring does."""
-    try:
-        weakref.ref(model)
-    except TypeError:
-        name = type(model).__name__
-        raise InvalidSetting(
-            f'{name} allows no weak references: give it Model as its base, or "__weakref__" among its __slots__'
-        ) from None
 
 
 def require(modules: Sequence[str], extra: str = "", note: str = "") -> None:

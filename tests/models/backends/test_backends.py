@@ -198,18 +198,6 @@ def test_a_load_that_fails_otherwise_fails_as_it_is(install: Install, make_reque
         load_variant(make_request(FAKE))
 
 
-class Slotted:
-    """A model without a dictionary and without weak references."""
-
-    __slots__ = ()
-
-
-def test_a_model_that_can_not_be_referred_to_weakly_is_refused(install: Install, make_request: MakeRequest) -> None:
-    install(lambda request: Slotted())
-    with pytest.raises(InvalidSetting, match=r"^Slotted allows no weak references: give it Model as its base, or"):
-        load_variant(make_request(FAKE))
-
-
 def raising(error: BaseException) -> Callable[[], object]:
     def raise_it() -> None:
         raise error
