@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, NotCausal, first_line, reason_of
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.arithmetic import tolerance_of
+from llm_bench_fixtures.models.conversion import logits_of
 from llm_bench_fixtures.models.files import (
     LONGEST_SHOWN,
     check_files,
@@ -23,8 +25,7 @@ from llm_bench_fixtures.models.files import (
     pickle_files,
     safetensors_files,
 )
-from llm_bench_fixtures.models.quantized import stored_quantization
-from llm_bench_fixtures.models.trust import check_trusted, read_config, read_json, unusable
+from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 from llm_bench_fixtures.text import without_middle
@@ -100,11 +101,15 @@ def check_causal(model: Model) -> None:
 
     A model that multiplies integers isn't asked, as the scales of its activations depend on all tokens.
     """
+    import torch
+
     facts = model.facts
     if facts.compute is None:
         return
     try:
-        found = looks_ahead(model.logits, facts.vocabulary, model.device.name, facts.tolerance)
+        found = looks_ahead(
+            lambda ids: model.logits(ids, torch.ones_like(ids)), facts.vocabulary, model.device.name, facts.tolerance
+        )
     except BackendUnavailable:
         raise
     except Exception:  # a model that can't be asked this is left to what measures it, which says why
@@ -113,19 +118,16 @@ def check_causal(model: Model) -> None:
         raise NotCausal(REASON)
 
 
-def looks_ahead(
-    logits: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], vocabulary: int, device: str, tolerance: float
-) -> bool:
+def looks_ahead(logits: Callable[[torch.Tensor], torch.Tensor], vocabulary: int, device: str, tolerance: float) -> bool:
     """Whether the last token changes the logits of the first position beyond float error.
 
-    logits: gives (B, T, V) for (B, T) token ids and their mask. tolerance: of the model's arithmetic, in standard
+    logits: gives (B, T, V) for (B, T) token ids. tolerance: of the model's arithmetic, in standard
     deviations of the logits.
     """
     import torch
 
     def of_first(last: int) -> torch.Tensor:
-        ids = torch.tensor([[vocabulary // 2, last]], device=device)
-        return logits(ids, torch.ones_like(ids))[0, 0].float()
+        return logits(torch.tensor([[vocabulary // 2, last]], device=device))[0, 0].float()
 
     one, other = of_first(vocabulary // 3), of_first(vocabulary // 3 + 1)
     return bool((one - other).abs().max() > SHARE_OF_TOLERANCE * tolerance * one.std())
@@ -135,12 +137,6 @@ T = TypeVar("T")
 Tell: TypeAlias = Callable[[str], None]
 """Is told which part of the model is read next, by its name."""
 Check: TypeAlias = "Callable[[ModelSource, Tell], Footprint]"
-
-OLD_SETTINGS = {
-    "quantize_config.json": '"quant_method": "gptq"',
-    "quant_config.json": '"quant_method": "awq", w_bit as "bits" and q_group_size as "group_size"',
-}
-"""Files that told of quantized weights before config.json did, each with what transformers wants of them there."""
 
 MOST_GROWTH = 100  # tokens of a byte of text, or characters of it there and back: bytes alone make one
 
@@ -160,39 +156,9 @@ def check_usable(source: ModelSource, examine: Callable[[ModelSource, Check], Fo
     check_trusted(source.folder, source.trust_remote_code)
     check_counts(read_config(source.folder))
     check_own_weights(source.folder)
-    check_quantization_told(source.folder)
     footprint = examine(source, check_parts)
     check_weights(source.folder)
     return footprint
-
-
-def check_quantization_told(folder: Path) -> None:
-    """Raise CandidateFailed for quantized weights that config.json doesn't mention, as AutoGPTQ and AutoAWQ wrote them.
-
-    transformers would look for weights in floats, and fill in random ones.
-    """
-    if stored_quantization(read_config(folder)) is not None:
-        return
-    for name, wanted in OLD_SETTINGS.items():
-        if isinstance(read_json(folder / name), dict) and _holds_packed(folder):
-            raise CandidateFailed(
-                f"its weights are quantized: {name} says so, but transformers reads config.json alone. Put what is in "
-                f'{name} there as "quantization_config", with {wanted}, and name the weights file model.safetensors'
-            )
-
-
-def _holds_packed(folder: Path) -> bool:
-    """Whether a safetensors file of the folder holds matrices as GPTQ and AWQ pack them."""
-    from safetensors import SafetensorError, safe_open
-
-    for path in safetensors_files(folder) or sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, framework="np") as tensors:
-                if any(name.endswith(".qweight") for name in tensors.keys()):  # noqa: SIM118  # no dict
-                    return True
-        except (SafetensorError, OSError):  # check_weights says it
-            continue
-    return False
 
 
 def check_parts(source: ModelSource, tell: Tell) -> Footprint:
@@ -269,15 +235,8 @@ def check_loads(source: ModelSource) -> None:
 
 def check_looks_back(module: PreTrainedModel) -> None:
     """Raise NotCausal for a loaded model that looks ahead."""
-    import torch
-
-    def logits(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        with torch.inference_mode():
-            found: torch.Tensor = module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
-        return found
-
     tolerance = tolerance_of(parse_precision(str(module.dtype)))
-    if looks_ahead(logits, module.config.get_text_config().vocab_size, "cpu", tolerance):
+    if looks_ahead(partial(logits_of, module), module.config.get_text_config().vocab_size, "cpu", tolerance):
         raise NotCausal(REASON)
 
 

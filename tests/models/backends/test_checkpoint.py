@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 from families import BY_NAME, IS_TRANSFORMERS_5, change_config
-from safetensors.torch import save_file
 from small_models import write_model
 
-from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed
+from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
 from llm_bench_fixtures.models.backends import CATALOGUE, checkpoint
 from llm_bench_fixtures.models.backends.checkpoint import with_reference
@@ -127,26 +126,6 @@ def test_what_is_unpacked_computes_in_the_dtype_of_the_rest() -> None:
     rest = ResolvedPrecision(Precision.BFLOAT16, Precision.BFLOAT16)
     fp8 = StoredQuantization("fp8", "")
     assert checkpoint._compute(fp8, [], rest, resolve_device("cpu")) is rest
-
-
-@pytest.mark.parametrize(("name", "method"), [("quantize_config.json", "gptq"), ("quant_config.json", "awq")])
-@pytest.mark.parametrize("weights", ["model.safetensors", "gptq_model-4bit-128g.safetensors"])
-def test_the_old_layouts_are_refused_by_what_they_lack(name: str, method: str, weights: str, tmp_path: Path) -> None:
-    """Bug: of a folder of AutoGPTQ, `checkpoint` said that it isn't quantized, and all others to download it again."""
-    source = ModelSource("old", write_model(tmp_path))
-    (tmp_path / "model.safetensors").unlink()
-    packed = {"model.layers.0.mlp.down_proj.qweight": torch.zeros(8, 64, dtype=torch.int32)}
-    save_file(packed, tmp_path / weights)
-    (tmp_path / name).write_text(json.dumps({"bits": 4, "group_size": 128}), "utf-8")
-    with pytest.raises(CandidateFailed, match=rf'{name} says so, .*"quant_method": "{method}"'):
-        check_usable(source)
-
-
-def test_settings_left_beside_weights_in_floats_refuse_nothing(tmp_path: Path) -> None:
-    source = ModelSource("floats", write_model(tmp_path))
-    (tmp_path / "quantize_config.json").write_text(json.dumps({"bits": 4}), "utf-8")
-    with quiet_libraries():
-        check_usable(source)
 
 
 @pytest.mark.parametrize("name", ["nf4", "int8"])
