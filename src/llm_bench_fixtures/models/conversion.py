@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models.arithmetic import tolerance_of
-from llm_bench_fixtures.models.artifacts import file_digest, made_s_of
+from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
 from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.models.device import ResolvedPrecision
 from llm_bench_fixtures.models.experts import told_of_reading
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from llm_bench_fixtures.models.artifacts import Artifact, KeyValue
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.source import ModelSource

@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from llm_bench_fixtures.models.model import Model
-from llm_bench_fixtures.workloads import Prompts
+from llm_bench_fixtures.models.model import Model, ModelFacts
+from llm_bench_fixtures.workloads import CacheKind, Prompts, Tokenizer
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.processes.scratch import ScratchFolder
-    from llm_bench_fixtures.workloads import CacheKind, Tokenizer
 
 P = ParamSpec("P")
 T = TypeVar("T")

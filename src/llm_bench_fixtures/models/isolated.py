@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.artifacts import ArtifactStore, Key
 from llm_bench_fixtures.models.backends import find_backend
-from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -32,8 +32,6 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.writing import naming_full_disks
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.artifacts import Key
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.model import Model, ModelFacts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings

@@ -13,22 +13,19 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory, first_line
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend, known_backends
-from llm_bench_fixtures.models.device import resident_at_rest
+from llm_bench_fixtures.models.device import Device, resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.variants import in_threads
+from llm_bench_fixtures.models.variants import Variant, in_threads
 from llm_bench_fixtures.processes.memory import library_bytes
-from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.progress import Phase, Progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from llm_bench_fixtures.models.artifacts import ArtifactStore
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.source import ModelSource
-    from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.progress import Progress
 
 # What an allocator says when it fails: torch on CPU, CUDA and CUDA's libraries, numpy. An engine's own words are its
 # backend's.

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import CacheKind, TokenIds, Tokenizer
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.variants import Precision, Variant
-    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
 
 T = TypeVar("T")
 

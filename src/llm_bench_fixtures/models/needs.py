@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.reading import Count
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import CacheKind, Workload
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
     from llm_bench_fixtures.models.architecture import Footprint
-    from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
 PROCESS_BYTES = 120_000_000  # bytes of a process's own, besides the libraries that forked processes share

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TokenizerFailed, WorkerDied
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.source import TINY_FOLDER
+from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.tryout import LONGEST_S, memory_budget
 from llm_bench_fixtures.processes.calls import Raised, Returned
 from llm_bench_fixtures.processes.launch import start_function
@@ -21,7 +21,6 @@ from llm_bench_fixtures.processes.memory import limit_own_memory
 from llm_bench_fixtures.text import without_middle
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.processes.channels import Channel
     from llm_bench_fixtures.processes.worker import WorkerProcess
     from llm_bench_fixtures.workloads import Tokenizer

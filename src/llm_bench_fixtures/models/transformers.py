@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
-from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
 from llm_bench_fixtures.models.spread import bytes_by_device, layers_by_device, where_in_words
-from llm_bench_fixtures.models.variants import is_plain
+from llm_bench_fixtures.models.variants import Precision, Variant, is_plain
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, no_scales, storage_bytes, weight_tensors
-from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, Tokenizer
 
 if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedModel
 
-    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.variants import Precision, Variant
-    from llm_bench_fixtures.workloads import Tokenizer
 
 DEFAULT_CONTEXT = 2048  # positions of models whose config names no limit
 NO_TOKEN = 2**31 - 1  # an id beyond any vocabulary

@@ -10,17 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.errors import CandidateFailed, NoAnswer, WorkerDied
-from llm_bench_fixtures.models.checks import here
+from llm_bench_fixtures.models.checks import Check, here
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.source import TINY_FOLDER
+from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.processes.calls import Raised, Returned
 from llm_bench_fixtures.processes.launch import start_function, start_importing
 from llm_bench_fixtures.processes.memory import free_memory_bytes, limit_own_memory
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.architecture import Footprint
-    from llm_bench_fixtures.models.checks import Check
-    from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.processes.channels import Channel
     from llm_bench_fixtures.processes.worker import WorkerProcess
 
