@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
+from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.models.checks import check_counts, check_room, check_shape
 from llm_bench_fixtures.models.files import check_files
 from llm_bench_fixtures.models.folders import download, local_folder, model_folder
@@ -40,7 +41,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
     """Seeded random weights in the shape of a config, saved once as a checkpoint that loads like any other."""
     import torch
-    import transformers
+    from transformers import AutoModelForCausalLM
 
     config, footprint = _dummy_config(name, settings)
     dtype = _dtype_of(config)
@@ -49,13 +50,16 @@ def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSo
         "tokenizer": folder_digest(TINY_FOLDER),
         "seed": settings.seed,
         "dtype": str(dtype),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        **installed_versions(("torch", "transformers")),
     }
 
     def write(folder: Path) -> None:
         check_room(footprint.weights * dtype.itemsize, footprint.buffer_bytes, folder)
-        _write_dummy(config, dtype, settings, folder)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=settings.trust_remote_code)
+        model.save_pretrained(folder)
+        ModelSource(TINY, TINY_FOLDER).load_tokenizer().save_pretrained(folder)
 
     artifact = store.get("dummy-weights", key, write)
     return ModelSource(name, artifact.folder, True, settings.trust_remote_code, (artifact.note,))
@@ -92,14 +96,3 @@ def _dtype_of(config: PretrainedConfig) -> torch.dtype:
     named = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
     known = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.bfloat16, torch.float16)}
     return known.get(str(named).removeprefix("torch."), torch.float32)
-
-
-def _write_dummy(config: PretrainedConfig, dtype: torch.dtype, settings: Settings, folder: Path) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=settings.trust_remote_code)
-    model.save_pretrained(folder)
-    ModelSource(TINY, TINY_FOLDER).load_tokenizer().save_pretrained(folder)
