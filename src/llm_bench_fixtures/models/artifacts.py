@@ -117,7 +117,7 @@ class ArtifactStore:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / MANIFEST).exists():
                 with replacing(folder / MANIFEST) as path:
-                    path.write_bytes(_encoded(Manifest({}, key)))
+                    path.write_bytes(msgspec.json.encode(Manifest({}, key)))
         except OSError as error:
             raise self._unwritable(error) from error
         return folder
@@ -126,7 +126,7 @@ class ArtifactStore:
         """Remove what builds that were killed have left: their folders, whose locks nobody holds."""
         for scratch in self.root.glob("*/*-*"):
             with suppress(OSError):  # the build has ended meanwhile
-                if SCRATCH.fullmatch(scratch.name) and is_ours(scratch):
+                if SCRATCH.fullmatch(scratch.name) and _own_manifest(scratch):
                     remove_unless_locked(lock_of(scratch), scratch)
 
     def _checked(self, kind: str, folder: Path) -> str | None:
@@ -152,12 +152,10 @@ class ArtifactStore:
             with naming_full_disks(self.root):
                 remove(folder)
                 self._build(folder, key, build)
-        except LlmBenchError:
-            raise
         except OSError as error:
-            if is_of_file_in(error, self.root):
-                raise self._unwritable(error) from error
-            raise
+            if isinstance(error, LlmBenchError) or not is_of_file_in(error, self.root):
+                raise
+            raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> UnwritableFile:
         return UnwritableFile(
@@ -167,19 +165,15 @@ class ArtifactStore:
 
     def _build(self, folder: Path, key: Key, build: Callable[[Path], None]) -> None:
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as scratch:
-            (Path(scratch) / MANIFEST).write_bytes(_encoded(Manifest({}, key)))
+            (Path(scratch) / MANIFEST).write_bytes(msgspec.json.encode(Manifest({}, key)))
             made = Path(scratch) / "artifact"
             made.mkdir()
             started = time.perf_counter()
             build(made)
             made_s = time.perf_counter() - started
             files = {path.relative_to(made).as_posix(): file_digest(path) for path in _files(made)}
-            (made / MANIFEST).write_bytes(_encoded(Manifest(files, key, made_s, self._maker)))
+            (made / MANIFEST).write_bytes(msgspec.json.encode(Manifest(files, key, made_s, self._maker)))
             made.replace(folder)
-
-
-def _encoded(manifest: Manifest) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
 
 
 def _manifest_of(folder: Path) -> Manifest | None:
@@ -218,13 +212,8 @@ def _is_current(key: Key) -> bool:
     return all(key[name] == version for name, version in versions.items() if name in key)
 
 
-def is_ours(folder: Path) -> bool:
-    """Whether a folder, whole or unfinished, has a manifest whose key its name is the digest of."""
-    return _own_manifest(folder) is not None
-
-
 def _own_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder that is ours; None for others, which other programs may have named so."""
+    """The manifest of a folder, whole or unfinished, whose name is the digest of its key; None for other programs'."""
     manifest = None if folder.is_symlink() else _manifest_of(folder)
     return manifest if manifest and _digest(manifest.key) == folder.name[:DIGITS] else None
 
@@ -319,7 +308,7 @@ def _kept_in(root: Path) -> Iterator[Kept]:
     for folder in root.glob("*/*"):
         is_whole = bool(KEY.fullmatch(folder.name))
         with suppress(OSError):  # a build that goes on may have removed it
-            if (is_whole or SCRATCH.fullmatch(folder.name)) and is_ours(folder):  # other programs name folders so, too
+            if (is_whole or SCRATCH.fullmatch(folder.name)) and _own_manifest(folder):
                 used = max(path.lstat().st_mtime for path in (folder, folder / MANIFEST))
                 yield Kept(folder.parent.name, folder, _size(folder), used, is_whole)
 
