@@ -33,7 +33,7 @@ from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMP
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.source import ModelSource
@@ -230,13 +230,8 @@ def check_loads(source: ModelSource) -> None:
         module = source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base
         raise CandidateFailed(f"it can't be loaded: {reason_of(error)}") from error
-    check_looks_back(module)
-
-
-def check_looks_back(module: PreTrainedModel) -> None:
-    """Raise NotCausal for a loaded model that looks ahead."""
-    tolerance = tolerance_of(parse_precision(str(module.dtype)))
-    if looks_ahead(partial(logits_of, module), module.config.get_text_config().vocab_size, "cpu", tolerance):
+    tolerance, vocabulary = tolerance_of(parse_precision(str(module.dtype))), module.config.get_text_config().vocab_size
+    if looks_ahead(partial(logits_of, module), vocabulary, "cpu", tolerance):
         raise NotCausal(REASON)
 
 

@@ -68,8 +68,12 @@ def load_variant(request: LoadRequest) -> LocalModel:
     require(backend.modules, backend.extra, backend.extra_note)
     if request.settings.device_map is not None and not (backend.takes_device_map or backend.is_served):
         raise BackendUnavailable(f"{request.variant.backend} keeps a model on one device: leave --llm-device-map out")
-    if not backend.takes_quantized:
-        _check_not_quantized(request.source)
+    quantized = None if backend.takes_quantized else request.source.quantized
+    if quantized is not None:
+        raise BackendUnavailable(
+            f"the weights of {request.source.name} are quantized already ({quantized}): --llm-variants checkpoint runs "
+            "them as they are"
+        )
     notes = () if backend.takes_attention else _own_attention(request)
     backend.check_variant(request.variant, request.device)
     if request.variant.threads is not None and request.settings.in_process:
@@ -108,15 +112,6 @@ def _freeze_libraries() -> None:
     Once, before the process' first model: no model may be kept for good.
     """
     gc.freeze()
-
-
-def _check_not_quantized(source: ModelSource) -> None:
-    """Raise BackendUnavailable for weights that would have to be quantized anew, or cast."""
-    if source.quantized is not None:
-        raise BackendUnavailable(
-            f"the weights of {source.name} are quantized already ({source.quantized}): --llm-variants checkpoint runs "
-            "them as they are"
-        )
 
 
 def _own_attention(request: LoadRequest) -> tuple[str, ...]:
