@@ -52,13 +52,9 @@ def _digest(pieces: Iterator[bytes]) -> str:
 
 def _config(folder: Path) -> Iterator[bytes]:
     """Content of the config, in whatever order and by whomever it was written."""
-    content = (folder / CONFIG).read_bytes()
-    try:
-        values = {name: value for name, value in json.loads(content).items() if name not in OF_WHOM}
-    except (ValueError, AttributeError):
-        yield content
-    else:
-        yield json.dumps(values, sort_keys=True).encode()
+    values: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
+    named = {name: value for name, value in values.items() if name not in OF_WHOM}
+    yield json.dumps(named, sort_keys=True).encode()
 
 
 def _tokenizer(folder: Path) -> Iterator[bytes]:
