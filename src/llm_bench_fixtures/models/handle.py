@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.models.model import Model, ModelFacts
@@ -79,7 +80,7 @@ class ModelHandle(ABC):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's own."""
-        return self.call(_tokenizer)
+        return self.call(attrgetter("tokenizer"))
 
     @cached_property
     def prompts(self) -> Prompts:
@@ -135,7 +136,3 @@ def _generate(
 def _logits(model: Model, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     device = model.device.name
     return model.logits(input_ids.to(device), attention_mask.to(device)).cpu()
-
-
-def _tokenizer(model: Model) -> Tokenizer:
-    return model.tokenizer
