@@ -390,7 +390,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-lacks-the-seed",
-        "models/dummy.py",
+        "models/candidates.py",
         '        "seed": settings.seed,\n',
         "",
         "tests/models/test_candidates.py",

@@ -13,10 +13,8 @@ from small_models import Payload, small_config, write_model
 from transformers import AutoConfig, AutoModelForCausalLM, T5Config
 
 from llm_bench_fixtures.errors import LlmBenchError, NoCandidateLoaded
-from llm_bench_fixtures.models import dummy as models
 from llm_bench_fixtures.models.artifacts import ArtifactStore, file_digest
-from llm_bench_fixtures.models.candidates import find_source
-from llm_bench_fixtures.models.dummy import PRESETS
+from llm_bench_fixtures.models.candidates import PRESETS, find_source
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -278,7 +276,7 @@ def test_beside_safetensors_a_pickle_is_not_looked_at(find: Find, folder: Path) 
 
 @pytest.fixture
 def small_preset(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(models.PRESETS, "small-preset", small_config().to_dict())
+    monkeypatch.setitem(PRESETS, "small-preset", small_config().to_dict())
     return "small-preset"
 
 
