@@ -34,8 +34,6 @@ STANDARD_PROMPTS = (
 VARIED_LENGTHS = (12, 52, 44, 16, 36, 24, 8, 60)  # in tokens; the mean of the first 2, 4 or 8 is 31 or 32
 LONGEST = "longest"
 LONGEST_TOKENS = 2048  # of the longest prompt; filling a context of 32,768 would take a small model hours on a CPU
-EDGE_PROMPTS = ("one token", LONGEST, "many lines", "repeated token", "odd unicode", "empty")
-"""Names of the unusual prompts that `llm_prompts.edge` makes."""
 REPEATS = 64
 MOST_PROMPT_TOKENS = 2**24  # the longest published contexts hold ten millions
 MOST_TEXT_BYTES = 10**9
@@ -390,12 +388,16 @@ class Prompts:
     def edge(self, name: str, longest: int) -> TokenIds:
         """The unusual prompt of that name (one of EDGE_PROMPTS); `longest`: tokens of the longest that fits,
         of which LONGEST_TOKENS are used at most."""
-        prompts: dict[str, Callable[[], TokenIds]] = {
-            "one token": lambda: self.exact(1),
-            LONGEST: lambda: self.exact(min(longest, LONGEST_TOKENS)),
-            "many lines": lambda: self.encode(MANY_LINES),
-            "repeated token": lambda: self.exact(1) * REPEATS,
-            "odd unicode": lambda: self.encode(ODD_UNICODE),
-            "empty": lambda: self.encode(""),
-        }
-        return prompts[name]()
+        return _EDGE[name](self, longest)
+
+
+_EDGE: Mapping[str, Callable[[Prompts, int], TokenIds]] = {
+    "one token": lambda prompts, _: prompts.exact(1),
+    LONGEST: lambda prompts, longest: prompts.exact(min(longest, LONGEST_TOKENS)),
+    "many lines": lambda prompts, _: prompts.encode(MANY_LINES),
+    "repeated token": lambda prompts, _: prompts.exact(1) * REPEATS,
+    "odd unicode": lambda prompts, _: prompts.encode(ODD_UNICODE),
+    "empty": lambda prompts, _: prompts.encode(""),
+}
+EDGE_PROMPTS = tuple(_EDGE)
+"""Names of the unusual prompts that `llm_prompts.edge` makes."""

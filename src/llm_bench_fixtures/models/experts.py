@@ -69,8 +69,8 @@ def _largest(config: object, names: tuple[str, ...]) -> int:
 
 
 def routed_parts(module: Any) -> list[Routed] | None:
-    """All of a model's. None for a model of experts whose code keeps them in another way, or whose config doesn't tell
-    how many of them are chosen."""
+    """Modules that hold a model's experts; empty for a model without. None where its code keeps them in another way, or
+    its config doesn't say how many of them are chosen."""
     config = getattr(module, "config", None)
     if expert_count(config) < MATRIX:
         return []
@@ -100,8 +100,8 @@ def active_weights(module: nn.Module) -> int | None:
     routed = routed_parts(module)
     if routed is None:
         return None
-    unused = (count - one.of_position(count) for one in routed for count in [_numbers(one.part)])
-    return _numbers(module) - sum(unused)
+    in_experts = sum(_numbers(one.part) for one in routed)
+    return _numbers(module) - in_experts + sum(one.of_position(_numbers(one.part)) for one in routed)
 
 
 def _numbers(part: nn.Module) -> int:

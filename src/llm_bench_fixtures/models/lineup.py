@@ -38,7 +38,7 @@ class Lineup:
     @property
     def most_bytes(self) -> int:
         """Bytes that a group takes at most, once everything is made."""
-        return max(together(self._needs_of(group)) for group in self.groups)
+        return max(together([self.need(variant) for variant in group]) for group in self.groups)
 
     def making_bytes(self, made: Container[str] = ()) -> int:
         """Bytes that a group takes at most while something is made next to those that are loaded before. made:
@@ -56,11 +56,8 @@ class Lineup:
     def need(self, variant: Variant) -> Need:
         return self.needs.get(variant.id, NOTHING)
 
-    def _needs_of(self, group: Sequence[Variant]) -> list[Need]:
-        return [self.need(variant) for variant in group]
-
     def _while_making(self, order: Sequence[Variant], made: Container[str] = ()) -> Iterator[int]:
-        needs = self._needs_of(order)
+        needs = [self.need(variant) for variant in order]
         for loaded, (variant, need) in enumerate(zip(order, needs, strict=True)):
             if need.making and variant.id not in made:
                 yield _resident(needs[:loaded]) + need.making

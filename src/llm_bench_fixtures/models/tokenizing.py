@@ -76,8 +76,7 @@ class TokenizerApart:
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._process.kill()
-            self._process.close()
+            self._process.end("was closed")
             self._process = None
 
     def _ask(self, request: Request) -> Any:
