@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -26,7 +26,6 @@ SPELLINGS: Mapping[str, Precision] = {
 }
 
 
-BITS = re.compile(r"(?<!\d)(?:4|8|16|32)(?!\d)")
 IN_THREADS = re.compile(r"(.+)-([0-9]{1,4})t")  # the id of a variant with a number of threads
 DEFAULT = "default"
 """Name in a list of variants for those that run where none is named."""
@@ -128,19 +127,7 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
         if precision is not None and variant.precision is precision and is_plain(variant):
             return (variant,)
     known = (*by_id, *groups)
-    raise UnknownName("variant or engine" if groups else "variant", name, known, _of_as_many_bits(name, by_id))
-
-
-def _of_as_many_bits(name: str, identifiers: Iterable[str]) -> list[str]:
-    """The ids with the name in them, then others of as many bits: "int4" may mean ov-int4, and bnb-nf4 as well.
-
-    For an error's advice alone: what a variant is, its fields say.
-    """
-    bits = BITS.search(name)
-    if bits is None:
-        return []
-    found = [one for one in identifiers if bits[0] in BITS.findall(one)]
-    return sorted(found, key=lambda one: name.lower() not in one)
+    raise UnknownName("variant or engine" if groups else "variant", name, known)
 
 
 def is_plain(variant: Variant) -> bool:
@@ -167,8 +154,7 @@ def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequenc
     known = {variant.id for variant in (*catalogue, *variants)}
     for name in names:
         if name not in known and name not in groups:
-            near = _of_as_many_bits(name, sorted(known))
-            raise UnknownName("variant or group of variants", name, (*groups, *sorted(known)), near)
+            raise UnknownName("variant or group of variants", name, (*groups, *sorted(known)))
     wanted = set().union(*(groups.get(name, {name}) for name in names))
     return tuple(variant for variant in variants if variant.id in wanted)
 
