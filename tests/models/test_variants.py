@@ -121,7 +121,7 @@ def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
     known = ", ".join(
         [*(variant.id for variant in CATALOGUE), "default", *(name for name, one in BACKENDS.items() if one.variants)]
     )
-    assert str(caught.value) == (f"unknown variant or engine 'int4'. Did you mean ov-int4? Known: {known}")
+    assert str(caught.value) == f"unknown variant or engine 'int4'. Did you mean ov-int4? Known: {known}"
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones() -> None:

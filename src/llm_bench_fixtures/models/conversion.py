@@ -18,7 +18,7 @@ from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
 from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.models.device import ResolvedPrecision
-from llm_bench_fixtures.models.experts import told_of_reading
+from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
 from llm_bench_fixtures.models.transformers import context_of, source_facts
 from llm_bench_fixtures.models.variants import Precision
@@ -188,7 +188,8 @@ def converted_facts(
     weights = counts["weight_bytes"] if weight_bytes is None else weight_bytes
     return replace(
         source_facts(request.variant, config, plain, label=label, weight_bytes=weights),
-        weight_bytes_read=told_of_reading(config, counts["weight_bytes_read"]),
+        # How much of a mixture of experts a pass reads depends on the engine's form of the model.
+        weight_bytes_read=None if expert_count(config) > 1 else counts["weight_bytes_read"],
         quantized_share=counts["quantized_share"] if is_quantized else None,
         compute=compute,
         tolerance=tolerance_of(compute),

@@ -54,14 +54,6 @@ def expert_count(config: object) -> int:
     return _largest(config, EXPERT_COUNTS)
 
 
-def told_of_reading(config: object, counted_bytes: int) -> int | None:
-    """Bytes of weights that each pass reads, by what is counted of all that it can; None for a mixture of experts.
-
-    Not even a lower bound is given for one: how much of it an engine's form of a model reads depends on that form.
-    """
-    return None if expert_count(config) > 1 else counted_bytes
-
-
 def _largest(config: object, names: tuple[str, ...]) -> int:
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     counts = (getattr(text, name, None) for name in names)
