@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,6 @@ class Manner:
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
     is_sure: bool = False  # of what it generates
     takes_full_prompts: bool = True  # as long as its context, so that no token can follow
-    forces_tokens: bool = False
-    forced_differs: float = 0.0  # by which the likelihood of a token that it is made to generate is another one
-    memorized: tuple[int, ...] = ()  # a text that it knows by heart
     refuses: Callable[[Body], int] = lambda _: 0  # the status, for a request that isn't streamed
     cached_tokens: int | None = 0
     seconds_a_token: float = 0.0
@@ -121,15 +119,9 @@ class CountingServer:
         ids = self.tokenizer(prompt, add_special_tokens=False)["input_ids"] or [1]
         return ids, len(ids) + self.manner.more_prompt_tokens(prompt)
 
-    def likeliest(self, ids: Sequence[int]) -> int:
-        """The token that follows."""
-        known, length = self.manner.memorized, len(ids)
-        return known[length] if length < len(known) and known[:length] == tuple(ids) else ids[-1] + 1
-
     def log_likelihoods(self, ids: Sequence[int]) -> list[float]:
         """Of each token after the first."""
-        places = range(1, len(ids))
-        return [LIKELY if ids[place] == self.likeliest(ids[:place]) else UNLIKELY for place in places]
+        return [LIKELY if token == before + 1 else UNLIKELY for before, token in pairwise(ids)]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -181,14 +173,12 @@ class Handler(BaseHTTPRequestHandler):
         if len(ids) >= CONTEXT and not self.manner.takes_full_prompts:
             self.answer({"error": {"message": "max_tokens must be at least 1, got 0"}}, 400)
             return
-        likely = self.counting.likeliest(ids)
-        new = body.get("allowed_token_ids", [likely])[0] if self.manner.forces_tokens else likely
+        new = ids[-1] + 1
         choice: Body = {"text": self.counting.tokenizer.decode([new])}
         if self.manner.tells_ids and "return_token_ids" in body:
             choice["token_ids"] = [new]
         *scores, of_new = self.counting.log_likelihoods([*ids, new])
         of_new = -0.01 if self.manner.is_sure else of_new
-        of_new += self.manner.forced_differs if "allowed_token_ids" in body else 0.0
         if self.manner.scoring == "wrong":
             scores = [0.0 for _ in scores]
         if "echo" in body:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from endpoint_server import CONTEXT, LIKELY, UNLIKELY, Body, CountingServer, Manner
+from endpoint_server import CONTEXT, LIKELY, UNLIKELY, CountingServer, Manner
 from whole_corpus import score_corpus
 
 pytest.importorskip("httpx2")
@@ -23,19 +23,19 @@ from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endpoints, parse_models, variants_of
 from llm_bench_fixtures.models.backends.endpoint_client import Key, read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
-from llm_bench_fixtures.models.backends.endpoint_protocol import PROBED_CHARACTERS, PROBED_TEXTS, StreamReader
+from llm_bench_fixtures.models.backends.endpoint_protocol import StreamReader
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import ScoresTokens, TakesRequests
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.workloads import Corpus, Padding, Prompts, Workload, read_corpus
+from llm_bench_fixtures.workloads import Corpus, Padding, Prompts, Workload
 
 if TYPE_CHECKING:
     from conftest import MakeRequest
 
 ENDPOINT = Variant("endpoint", "endpoint", "a server")
 UNREAD = "the server lists the model with a description that can't be read: "
-FULL = (*range(CONTEXT - 1), 9)  # a window that fills the context, whose last token doesn't count on
+FULL = tuple(range(CONTEXT))  # a window that fills the context
 
 Serve = Callable[..., CountingServer]
 Open = Callable[..., EndpointModel]
@@ -340,66 +340,6 @@ def test_a_server_of_openais_interface_alone_is_scored_by_echo(serve: Serve, con
     """Bug: the token that it generates was known by its id only, which is vLLM's and llama.cpp's to tell."""
     model = connect(serve(scoring="echo", is_strict=True, tells_ids=False))
     assert model.token_log_likelihoods([(5, 6, 9)]) == [(LIKELY, UNLIKELY)]
-
-
-def test_a_window_that_fills_the_context_is_scored_where_no_token_can_follow_it(serve: Serve, connect: Open) -> None:
-    """vLLM refused each of them, and the embedded model's windows are as long as its context."""
-    model = connect(serve(takes_full_prompts=False, forces_tokens=True))
-    found = model.token_log_likelihoods([tuple(range(CONTEXT)), FULL, (5, 6)])
-    assert found == [(LIKELY,) * (CONTEXT - 1), (*(LIKELY,) * (CONTEXT - 2), UNLIKELY), (LIKELY,)]
-
-
-def test_a_server_that_knows_the_text_is_not_taken_for_one_that_was_made_to_generate_it(
-    serve: Serve, connect: Open
-) -> None:
-    """Bug: it was asked to generate the token that it would have chosen. It ignored that, seemed to obey, and lost the
-    quality of a model whose windows it would have taken whole."""
-    server = serve()
-    text = read_corpus(None).texts[-PROBED_TEXTS][:PROBED_CHARACTERS]
-    ids = server.tokenizer(text, add_special_tokens=False)["input_ids"]
-    server.manner = replace(server.manner, memorized=tuple(ids))
-    model = connect(server)
-    asked = len(server.seen)
-    assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
-    assert [len(one.body["prompt"]) for one in server.seen[asked:]] == [CONTEXT]
-
-
-def test_where_a_token_is_not_generated_as_it_was_before_the_whole_window_is_asked_for(
-    serve: Serve, connect: Open
-) -> None:
-    """Bug: the quality was given up."""
-    server = serve(forces_tokens=True)
-    model = connect(server)
-    server.manner = replace(server.manner, forces_tokens=False)
-    assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
-
-
-def test_a_token_that_was_generated_may_be_less_exact_the_less_likely_it_is(serve: Serve, connect: Open) -> None:
-    """0.1 nats, and 0.01 of the unlikely token's 2."""
-    ids = (*range(CONTEXT - 1), 5)
-    near, far = (serve(takes_full_prompts=False, forces_tokens=True, forced_differs=by) for by in (0.11, 0.13))
-    [found] = connect(near).token_log_likelihoods([ids])
-    assert found[-1] == pytest.approx(UNLIKELY + 0.11)
-    with pytest.raises(WorkloadUnsupported, match="smaller --llm-window"):
-        connect(far).token_log_likelihoods([ids])
-
-
-@pytest.mark.parametrize("forces_tokens", [True, False])
-def test_a_passing_fault_while_an_extra_is_tried_costs_the_extra_only(
-    forces_tokens: bool, serve: Serve, connect: Open
-) -> None:
-    """Bug: it cost the variant. The first likelihoods of a prompt tell whether there are any, and later ones whether a
-    token can be generated that the server is given."""
-    asked: list[bool] = []
-
-    def refuses(body: Body) -> int:
-        asked.append("prompt_logprobs" in body)
-        return 500 if sum(asked) > 1 else 0
-
-    server = serve(forces_tokens=forces_tokens, refuses=refuses)
-    model = connect(server)
-    server.manner = replace(server.manner, refuses=lambda _: 0)
-    assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
 
 
 def test_a_window_that_the_server_has_no_room_for_is_the_reason(serve: Serve, connect: Open) -> None:

@@ -205,14 +205,10 @@ class EndpointModel(Model):
         return await _all(map(score, rows))
 
     async def _score_row(self, scoring: Scoring, row: TokenIds) -> Sequence[float]:
-        """The last token of a row that fills the context is generated, where the server can be made to."""
+        """A row that fills the context is refused by vLLM, as a token has to follow each."""
         context = self.facts.context_length
-        fills = len(row) == context and self._served.forces_tokens
         try:
-            last = await self._asker.forced_log_likelihood(row) if fills else None
-            if last is None:
-                return await self._asker.log_likelihoods(scoring, row)
-            return (*await self._asker.log_likelihoods(scoring, row[:-1]), last)
+            return await self._asker.log_likelihoods(scoring, row)
         except EndpointFailed as error:
             if error.status not in REFUSALS or len(row) < context:
                 raise

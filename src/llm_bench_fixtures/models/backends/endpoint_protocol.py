@@ -45,7 +45,6 @@ from llm_bench_fixtures.workloads import TokenIds, Tokenizer, plain_ids, read_co
 DONE = b"[DONE]"
 OTHER_FORM = frozenset({400, 404, 405, 422, 501})  # statuses of a server that doesn't know what it was asked
 LOG_PROB_TOLERANCE = 0.1  # nats between a token's likelihood when generated and in a prompt; bfloat16 moves it
-OF_A_LOG_PROB = 0.01  # share of an unlikely token's nats allowed besides: bfloat16 has steps of 0.125 between 16 and 32
 PROBED_CHARACTERS = 300  # from each text
 LONGEST_NAME = 200  # characters of a model's, or of a server's for itself
 MOST_LISTED = 20  # models listed in a message
@@ -296,36 +295,9 @@ class Asker:
             reasons.append(f"{way}: {seen}")
         return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
 
-    async def forces_tokens(self, way: Scoring | None, ids: TokenIds, chosen: tuple[int, float] | None) -> bool:
-        """Whether a token has the same likelihood when the server is made to generate it as in the prompt.
-
-        chosen: as for `find_scoring`. Another token than that is asked for, as a server that ignores this generates the
-        chosen one. Whatever fails is no reason to give up the server: only windows that fill its context need it.
-        """
-        other = next((token for token in ids if chosen is not None and token != chosen[0]), None)
-        if way is None or other is None:
-            return False
-        try:
-            forced = await self.forced_log_likelihood((*ids, other))
-            if forced is None:
-                return False
-            found = await self.log_likelihoods(way, (*ids, other))
-        except EndpointFailed:
-            return False
-        return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE + OF_A_LOG_PROB * abs(forced)
-
-    async def forced_log_likelihood(self, ids: TokenIds) -> float | None:
-        """Log likelihood of the last token, which the server is made to generate after the others; None where it can't
-        be made.
-
-        vLLM takes no prompt that fills its context, as a token has to follow each.
-        """
-        told = await self.generated(ids[:-1], allowed_token_ids=ids[-1:])
-        return told[1] if told is not None and told[0] == ids[-1] else None
-
-    async def generated(self, ids: TokenIds, **more: TokenIds) -> tuple[int, float] | None:
+    async def generated(self, ids: TokenIds) -> tuple[int, float] | None:
         """The token that follows, and its log-likelihood; None where the server doesn't report both."""
-        asked = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, **more}
+        asked = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1}
         for extension in ({"return_token_ids": True}, {}):
             try:
                 found = await self.client.post("/completions", {**asked, **extension}, Scores, room_for(len(ids)))
@@ -403,8 +375,6 @@ class Served:
     scoring: Scoring | None
     no_scoring: str = ""
     """Why it isn't asked for likelihoods."""
-    forces_tokens: bool = False
-    """Whether it tells the likelihood of a token that it is made to generate."""
     first_tokens: int = 1
     """New tokens that come with the first event."""
     unread: str = ""
@@ -438,7 +408,6 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         scoring=scoring,
         no_scoring=why_not,
         first_tokens=again.first_tokens,
-        forces_tokens=await asker.forces_tokens(scoring, ids, chosen),
     )
 
 
