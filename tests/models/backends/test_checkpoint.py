@@ -4,6 +4,7 @@ import importlib.util
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def is_there(module: str) -> bool:
     [
         ("gptqmodel", GPTQ, "transformers runs gptq with "),  # optimum too, where that is missing
         ("compressed_tensors", PACKED, "transformers runs compressed-tensors with compressed-tensors: pip install"),
-        ("awq", AWQ, "transformers can't run awq here: "),
+        ("awq", AWQ, f"transformers {version('transformers')} can't run awq, 4 bits in groups of 128: "),
     ],
 )
 def test_what_is_missing_is_said_by_name(

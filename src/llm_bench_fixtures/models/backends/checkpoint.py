@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, first_line, reason_of
+from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, reason_of
 from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import bnb_layers
@@ -76,10 +76,8 @@ def _names_quantized(settings: Settings) -> bool:
 
 
 def prepare(request: LoadRequest) -> None:
-    stored = _stored(request)
-    _check_installed(stored)
+    _check_installed(_stored(request))
     torch_backend.prepare(request)
-    _check_environment(request, stored)
 
 
 def _stored(request: LoadRequest) -> StoredQuantization:
@@ -96,18 +94,6 @@ def _check_installed(stored: StoredQuantization) -> None:
         raise BackendUnavailable(
             f"transformers runs {stored.method} with {' and '.join(missing)}: pip install {' '.join(missing)}"
         )
-
-
-def _check_environment(request: LoadRequest, stored: StoredQuantization) -> None:
-    """Raise BackendUnavailable where transformers itself says that it can't run the method here."""
-    from transformers.quantizers import AutoHfQuantizer
-
-    told = request.source.load_config().quantization_config
-    try:
-        quantizer = AutoHfQuantizer.from_config(told, pre_quantized=True)
-        quantizer.validate_environment(device_map={"": request.device.name}, weights_only=True)
-    except (ImportError, RuntimeError, ValueError) as error:
-        raise BackendUnavailable(f"transformers can't run {stored.method} here: {first_line(error)}") from error
 
 
 def load(request: LoadRequest) -> TransformersModel:
