@@ -407,8 +407,8 @@ MUTANTS = (
     Mutant(
         "events-are-tokens",
         "models/backends/endpoint_protocol.py",
-        "min(self._tokens + 1, max(self._most - 1, 1))",
-        "self._tokens + 1",
+        "min(self.tokens + 1, max(self._most - 1, 1))",
+        "self.tokens + 1",
         "tests/models/backends/test_endpoint.py",
     ),
     Mutant(

@@ -22,8 +22,9 @@ pytest.importorskip("httpx2")
 from llm_bench_fixtures.errors import EndpointFailed
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
-from llm_bench_fixtures.models.backends.endpoint_client import Cards, EndpointClient, Key, Scores
+from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, Key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
+from llm_bench_fixtures.models.backends.endpoint_protocol import Cards, Scores
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.workloads import Workload
@@ -107,14 +108,15 @@ def test_a_fault_costs_the_request_and_nothing_else(
     assert run_round(model, workload).continuations[0] == tuple(range(120, 128))
 
 
-def test_an_answer_is_read_up_to_a_limit(server: CountingServer) -> None:
+def test_an_answer_is_read_up_to_a_limit(server: CountingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: 126 MB of `[{},{},...]` for a list of models took 3.1 GB."""
+    monkeypatch.setattr("llm_bench_fixtures.models.backends.endpoint_client.MOST_BYTES", 10)
 
     async def post() -> None:
         client = EndpointClient(server.url, Key(""), TIMEOUT_S)
-        await client.post("/completions", {"prompt": list(PROMPT)}, Scores, most_bytes=10)
+        await client.post("/completions", {"prompt": list(PROMPT)}, Scores)
 
-    with pytest.raises(EndpointFailed, match=r"/completions: an answer of over 0\.00 MiB"):
+    with pytest.raises(EndpointFailed, match=r"/completions: an answer of over 0 MiB"):
         asyncio.run(post())
 
 

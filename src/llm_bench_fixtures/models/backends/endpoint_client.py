@@ -1,8 +1,7 @@
 """The wire to a server: requests and answers, within limits of time and size. Errors hold no key.
 
 The key is sent in a header to the server's own address: redirects are not followed. TLS is verified. Bytes are read up
-to a limit that follows what was asked for, and decoded into the types below: what isn't declared is skipped, and a
-number beyond its bounds is an error in words.
+to a limit, and decoded into types: what isn't declared is skipped, and a number beyond its bounds is an error in words.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Raw
 
 from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
 from llm_bench_fixtures.text import LONGEST
@@ -32,10 +31,8 @@ from llm_bench_fixtures.text import LONGEST
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
-MOST_BYTES = 4 * 2**20  # in an answer, or in an event: the first one may have all ids of a long prompt
-BYTES_A_TOKEN = 4 * 2**10  # more bytes allowed for each token that is asked for or scored
-MOST_CHARACTERS = 10_000  # in a generated text
-CHARACTERS_A_TOKEN = 1000  # more allowed for each token; the longest tokens of large vocabularies have some hundreds
+MOST_BYTES = 16 * 2**20  # in an answer: likelihoods take some 100 bytes a token
+MOST_EVENT_BYTES = 4 * 2**20  # the first event of a stream may have all ids of a long prompt
 QUOTED = 300  # characters of what a server says, in a reason
 DEEPEST = 4  # levels of an error's JSON at which its message is looked for
 NOTHING = frozenset({b"", b"null", b"false", b"0", b'""', b"{}", b"[]"})
@@ -49,9 +46,6 @@ _ESCAPE = re.compile(r"\\u00([0-9a-f]{2})|\\x([0-9a-f]{2})|%([0-9a-f]{2})|(&#?\w
 _SPELLED = re.compile(f"{_ESCAPE.pattern}|.", re.IGNORECASE | re.DOTALL)
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
-Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Length = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-TokenId = Annotated[int, Meta(ge=0, le=2**24)]  # vocabularies have up to a million
 T = TypeVar("T")
 
 
@@ -105,103 +99,6 @@ def read_key(variable: str, environment: Mapping[str, str] = os.environ) -> Key:
     return Key(text)
 
 
-class PromptDetails(msgspec.Struct):
-    cached_tokens: Count | None = None
-
-
-class Usage(msgspec.Struct):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    prompt_tokens_details: PromptDetails | None = None
-
-
-class Timings(msgspec.Struct):
-    """llama.cpp's."""
-
-    predicted_n: Count | None = None
-    cache_n: Count | None = None
-
-
-class Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class EventChoice(msgspec.Struct):
-    """A part of a stream's text."""
-
-    text: str | None = None
-    delta: Delta | None = None
-    token_ids: list[TokenId] | None = None
-    prompt_token_ids: list[TokenId] | None = None
-    finish_reason: str | None = None
-
-    @property
-    def new_text(self) -> str:
-        said = (self.delta.reasoning_content or self.delta.reasoning, self.delta.content) if self.delta else ()
-        return "".join(filter(None, (self.text, *said)))
-
-
-class Event(msgspec.Struct):
-    choices: list[EventChoice] = []
-    usage: Usage | None = None
-    timings: Timings | None = None
-    error: Raw = Raw(b"")
-
-
-class LogProb(msgspec.Struct):
-    logprob: float
-    id: TokenId | None = None
-
-
-class LogProbs(msgspec.Struct):
-    """Log probabilities of new tokens, or of a prompt that is echoed before them."""
-
-    token_logprobs: list[float | None] | None = None
-    content: list[LogProb] | None = None  # llama.cpp's
-
-
-class Scored(msgspec.Struct):
-    text: str | None = None
-    token_ids: list[TokenId] | None = None
-    logprobs: LogProbs | None = None
-    prompt_logprobs: list[dict[str, LogProb] | None] | None = None  # vLLM's: by token id, for each token but the first
-
-
-class Scores(msgspec.Struct):
-    """The answer to a request that isn't streamed."""
-
-    choices: Annotated[list[Scored], Meta(min_length=1)]
-
-
-class ServerMeta(msgspec.Struct):
-    n_ctx: Length | None = None
-
-
-class Card(msgspec.Struct):
-    """A model, as it is listed."""
-
-    id: str
-    owned_by: str | None = None
-    max_model_len: Length | None = None
-    meta: ServerMeta | None = None
-
-    @property
-    def context_length(self) -> int | None:
-        return self.max_model_len or (self.meta.n_ctx if self.meta else None)
-
-
-class Name(msgspec.Struct):
-    id: str
-
-
-class Cards(msgspec.Struct):
-    """Models, each to be read by itself: one that is described oddly costs no other."""
-
-    data: list[Raw] = []
-
-
 class _Complaint(msgspec.Struct):
     error: Raw = Raw(b"")
     message: Raw = Raw(b"")
@@ -209,12 +106,7 @@ class _Complaint(msgspec.Struct):
 
 
 class UnreadableAnswer(EndpointFailed):
-    """An answer that isn't JSON, or isn't of the types above."""
-
-
-def room_for(tokens: int) -> int:
-    """Bytes that an answer about so many tokens may have."""
-    return MOST_BYTES + BYTES_A_TOKEN * tokens
+    """An answer that isn't JSON, or isn't of the type that was asked for."""
 
 
 def read(data: bytes | Raw, kind: type[T], what: str = "an answer") -> T:
@@ -225,26 +117,16 @@ def read(data: bytes | Raw, kind: type[T], what: str = "an answer") -> T:
         raise UnreadableAnswer(f"{what} that can't be read: {first_line(error)}") from None
 
 
-async def parts(response: Response, most_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises EndpointFailed beyond that many bytes."""
-    size = 0
-    async for part in response.aiter_bytes():
-        size += len(part)
-        if size > most_bytes:
-            raise EndpointFailed(f"an answer of over {most_bytes / 2**20:.2f} MiB")
-        yield part
-
-
-async def events(response: Response, most_bytes: int) -> AsyncIterator[bytes]:
-    """The data of each event as it comes. Raises EndpointFailed beyond that many bytes in all."""
+async def events(response: Response) -> AsyncIterator[bytes]:
+    """The data of each event as it comes. Raises EndpointFailed for an event of over MOST_EVENT_BYTES."""
     pending = b""
-    async for part in parts(response, most_bytes):
+    async for part in response.aiter_bytes():
         *lines, pending = (pending + part).split(b"\n")
         for line in lines:
             if line.startswith(_DATA):
                 yield line[len(_DATA) :].strip()
-        if len(pending) > MOST_BYTES:
-            raise EndpointFailed(f"an event of over {MOST_BYTES >> 20} MiB")
+        if len(pending) > MOST_EVENT_BYTES:
+            raise EndpointFailed(f"an event of over {MOST_EVENT_BYTES >> 20} MiB")
     if pending.startswith(_DATA):
         yield pending[len(_DATA) :].strip()
 
@@ -323,28 +205,30 @@ class EndpointClient:
 
     async def get(self, path: str, kind: type[T]) -> T:
         """Answer at a path below the URL. Raises UnreadableAnswer where it is of another kind."""
-        return await self._read("GET", path, b"", kind, MOST_BYTES)
+        return await self._read("GET", path, b"", kind)
 
-    async def post(self, path: str, body: Mapping[str, Any], kind: type[T], most_bytes: int = MOST_BYTES) -> T:
+    async def post(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
         """Answer in JSON. Raises UnreadableAnswer where it is of another kind."""
-        return await self._read("POST", path, msgspec.json.encode(body), kind, most_bytes)
+        return await self._read("POST", path, msgspec.json.encode(body), kind)
 
-    async def stream(
-        self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None], most_bytes: int = MOST_BYTES
-    ) -> None:
+    async def stream(self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None]) -> None:
         """Post JSON and hand each event's data to `take` as it comes."""
         async with self._answer("POST", path, msgspec.json.encode(body)) as response:
             _check_streams(response, self.key)
-            async for data in events(response, most_bytes):
+            async for data in events(response):
                 take(data)
 
-    async def _read(self, method: str, path: str, content: bytes, kind: type[T], most_bytes: int) -> T:
+    async def _read(self, method: str, path: str, content: bytes, kind: type[T]) -> T:
+        body = bytearray()
         async with self._answer(method, path, content) as response:
-            body = b"".join([part async for part in parts(response, most_bytes)])
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > MOST_BYTES:
+                    raise EndpointFailed(f"an answer of over {MOST_BYTES >> 20} MiB")
         try:
-            return read(body, kind)
+            return read(bytes(body), kind)
         except UnreadableAnswer as error:
-            said = summary(body, self.key.hide)
+            said = summary(bytes(body), self.key.hide)
             raise UnreadableAnswer(self.key.hide(f"{self.url}{path}: {error}: {said}")) from None
 
     @asynccontextmanager
@@ -457,7 +341,7 @@ async def _refusal(response: Response, key: Key) -> str:
     body = b""
     async for part in response.aiter_bytes():
         body += part
-        if len(body) > MOST_BYTES:
+        if len(body) > MOST_EVENT_BYTES:
             break
     wait = key.hide(response.headers.get("retry-after", ""))
     return f"{status}: {summary(body, key.hide)}" + (f" (retry after {wait[:20]})" if wait else "")

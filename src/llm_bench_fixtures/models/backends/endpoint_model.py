@@ -14,13 +14,7 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, is_loopback, read_key
-from llm_bench_fixtures.models.backends.endpoint_protocol import (
-    Asker,
-    Completion,
-    Scoring,
-    Served,
-    explore,
-)
+from llm_bench_fixtures.models.backends.endpoint_protocol import Answer, Asker, Scoring, Served, explore
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply, Send
@@ -153,7 +147,7 @@ class EndpointModel(Model):
         rows = [self._new_ids(answer, new_tokens) for answer in answers]
         return torch.cat([input_ids, torch.tensor(rows, dtype=input_ids.dtype)], dim=1)
 
-    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Completion:
+    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
         """An answer of exactly that length."""
         answer = await self._answer(ids, new_tokens, on_tokens)
         if answer.tokens < new_tokens:
@@ -162,7 +156,7 @@ class EndpointModel(Model):
             )
         return answer
 
-    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Completion:
+    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
         """An answer of at most that length."""
         form = self._served.form
         prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
@@ -174,10 +168,10 @@ class EndpointModel(Model):
             raise EndpointFailed(f"the server gave token {largest}, where the vocabulary has {vocabulary:,} tokens")
         return answer
 
-    def _new_ids(self, answer: Completion, new_tokens: int) -> list[int]:
+    def _new_ids(self, answer: Answer, new_tokens: int) -> list[int]:
         """The new tokens' ids; those of the text, as many of them as there were, where the server tells none."""
-        if answer.ids is not None and self.facts.runs_source:
-            return list(answer.ids)
+        if answer.ids and self.facts.runs_source:
+            return answer.ids
         ids = [*plain_ids(self.tokenizer, answer.text)[:new_tokens]]
         return ids + [self.tokenizer.pad_token_id] * (new_tokens - len(ids))
 

@@ -13,36 +13,21 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Meta, Raw
 
 from llm_bench_fixtures.errors import EndpointFailed
-from llm_bench_fixtures.models.backends.endpoint_client import (
-    CHARACTERS_A_TOKEN,
-    MOST_CHARACTERS,
-    NOTHING,
-    Card,
-    Cards,
-    EndpointClient,
-    Event,
-    EventChoice,
-    Name,
-    Scored,
-    Scores,
-    Timings,
-    UnreadableAnswer,
-    Usage,
-    read,
-    room_for,
-    summary,
-)
+from llm_bench_fixtures.models.backends.endpoint_client import NOTHING, EndpointClient, UnreadableAnswer, read, summary
 from llm_bench_fixtures.text import without_middle
 from llm_bench_fixtures.workloads import TokenIds, Tokenizer, plain_ids, read_corpus
 
 DONE = b"[DONE]"
+MOST_CHARACTERS = 10_000  # in a generated text
+CHARACTERS_A_TOKEN = 1000  # more allowed for each token; the longest tokens of large vocabularies have some hundreds
 OTHER_FORM = frozenset({400, 404, 405, 422, 501})  # statuses of a server that doesn't know what it was asked
 LOG_PROB_TOLERANCE = 0.1  # nats between a token's likelihood when generated and in a prompt; bfloat16 moves it
 PROBED_CHARACTERS = 300  # from each text
@@ -51,6 +36,107 @@ MOST_LISTED = 20  # models listed in a message
 PROBED_TEXTS = 4  # prose and code among them, which tokenizers cut differently
 NEW_TOKENS = 4
 MOST_SPECIAL = 4  # tokens that a server may put before a text to continue; a chat template may add any number
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Length = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+TokenId = Annotated[int, Meta(ge=0, le=2**24)]  # vocabularies have up to a million
+
+
+class PromptDetails(msgspec.Struct):
+    cached_tokens: Count | None = None
+
+
+class Usage(msgspec.Struct):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class Timings(msgspec.Struct):
+    """llama.cpp's."""
+
+    predicted_n: Count | None = None
+    cache_n: Count | None = None
+
+
+class Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class EventChoice(msgspec.Struct):
+    """A part of a stream's text."""
+
+    text: str | None = None
+    delta: Delta | None = None
+    token_ids: list[TokenId] | None = None
+    prompt_token_ids: list[TokenId] | None = None
+    finish_reason: str | None = None
+
+    @property
+    def new_text(self) -> str:
+        said = (self.delta.reasoning_content or self.delta.reasoning, self.delta.content) if self.delta else ()
+        return "".join(filter(None, (self.text, *said)))
+
+
+class Event(msgspec.Struct):
+    choices: list[EventChoice] = []
+    usage: Usage | None = None
+    timings: Timings | None = None
+    error: Raw = Raw(b"")
+
+
+class LogProb(msgspec.Struct):
+    logprob: float
+    id: TokenId | None = None
+
+
+class LogProbs(msgspec.Struct):
+    """Log probabilities of new tokens, or of a prompt that is echoed before them."""
+
+    token_logprobs: list[float | None] | None = None
+    content: list[LogProb] | None = None  # llama.cpp's
+
+
+class Scored(msgspec.Struct):
+    text: str | None = None
+    token_ids: list[TokenId] | None = None
+    logprobs: LogProbs | None = None
+    prompt_logprobs: list[dict[str, LogProb] | None] | None = None  # vLLM's: by token id, for each token but the first
+
+
+class Scores(msgspec.Struct):
+    """The answer to a request that isn't streamed."""
+
+    choices: Annotated[list[Scored], Meta(min_length=1)]
+
+
+class ServerMeta(msgspec.Struct):
+    n_ctx: Length | None = None
+
+
+class Card(msgspec.Struct):
+    """A model, as it is listed."""
+
+    id: str
+    owned_by: str | None = None
+    max_model_len: Length | None = None
+    meta: ServerMeta | None = None
+
+    @property
+    def context_length(self) -> int | None:
+        return self.max_model_len or (self.meta.n_ctx if self.meta else None)
+
+
+class Name(msgspec.Struct):
+    id: str
+
+
+class Cards(msgspec.Struct):
+    """Models, each to be read by itself: one that is described oddly costs no other."""
+
+    data: list[Raw] = []
 
 
 @dataclass(frozen=True)
@@ -87,48 +173,44 @@ class Form:
         }
 
 
-@dataclass(frozen=True)
-class Completion:
-    """Whole answer of a server to one request."""
+class Answer:
+    """Answer of a server to one request, read as its events come.
 
-    tokens: int
-    """New ones."""
-    ids: tuple[int, ...] | None
-    """None where they aren't told."""
-    text: str
-    has_times: bool
-    """Whether it was told with each event how many tokens there are."""
-    first_tokens: int
-    """Tokens that came with the first event that had any."""
-    prompt_tokens: int | None
-    prompt_ids: tuple[int, ...] | None
-    cached_tokens: int | None
-
-
-class StreamReader:
-    """Reads the events of one answer. `on_tokens` is called with the number of tokens that are there, as it grows.
-
-    most: new tokens that were asked for. hide: takes the key out of what a server says.
+    `on_tokens` is called with the number of tokens that are there, as it grows. most: new tokens that were asked for.
+    hide: takes the key out of what a server says.
     """
 
     def __init__(
         self,
         most: int,
-        on_tokens: Callable[[int], None] | None = None,
+        on_tokens: Callable[[int], None] = lambda _: None,
         hide: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._most = most
         self._on_tokens = on_tokens
         self._hide = hide
-        self._tokens = self._first_tokens = 0
-        self._has_times = True
-        self._ids: list[int] = []
-        self._prompt_ids: list[int] | None = None
-        self._texts: list[str] = []
-        self._characters = 0
         self._usage = Usage()
         self._timings = Timings()
         self._is_over = False
+        self.tokens = 0
+        """New ones, as far as they are there."""
+        self.first_tokens = 0
+        """Tokens that came with the first event that had any."""
+        self.has_times = True
+        """Whether it was told with each event how many tokens there are."""
+        self.ids: list[int] = []
+        """Ids of the new tokens; none where they aren't told."""
+        self.prompt_ids: list[int] = []
+        self.text = ""
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        return self._usage.prompt_tokens
+
+    @property
+    def cached_tokens(self) -> int | None:
+        details = self._usage.prompt_tokens_details
+        return details.cached_tokens if details and details.cached_tokens is not None else self._timings.cache_n
 
     def take(self, data: bytes) -> None:
         """data: of one event. Raises EndpointFailed."""
@@ -137,63 +219,49 @@ class StreamReader:
             return
         event = read(data, Event, "an event")
         if (failure := bytes(event.error)) not in NOTHING:
-            raise EndpointFailed(f"after {self._tokens} tokens: {summary(failure, self._hide)}")
+            raise EndpointFailed(f"after {self.tokens} tokens: {summary(failure, self._hide)}")
         self._usage, self._timings = event.usage or self._usage, event.timings or self._timings
         for choice in event.choices[:1]:
             self._take_choice(choice, event)
 
     def _take_choice(self, choice: EventChoice, event: Event) -> None:
-        self._texts.append(text := choice.new_text)
-        self._characters += len(text)
-        if self._characters > MOST_CHARACTERS + CHARACTERS_A_TOKEN * self._most:
-            raise EndpointFailed(f"a text of {self._characters:,} characters for {self._most} tokens")
-        self._ids += choice.token_ids or ()
-        self._prompt_ids = choice.prompt_token_ids or self._prompt_ids
+        self.text += choice.new_text
+        if len(self.text) > MOST_CHARACTERS + CHARACTERS_A_TOKEN * self._most:
+            raise EndpointFailed(f"a text of {len(self.text):,} characters for {self._most} tokens")
+        self.ids += choice.token_ids or ()
+        self.prompt_ids = choice.prompt_token_ids or self.prompt_ids
         self._is_over |= choice.finish_reason is not None
-        told = len(self._ids) or _told(event)
-        if told is None and text:
+        told = len(self.ids) or _told(event.usage, event.timings)
+        if told is None and choice.new_text:
             # Unknown until the end: the last token isn't there before it, however many events came.
-            self._has_times, told = False, min(self._tokens + 1, max(self._most - 1, 1))
+            self.has_times, told = False, min(self.tokens + 1, max(self._most - 1, 1))
         self._grow(told or 0)
 
     def _grow(self, tokens: int) -> None:
         if tokens > self._most:
             raise EndpointFailed(f"the server gave {tokens} tokens where {self._most} were asked for")
-        if tokens > self._tokens:
-            self._first_tokens = self._first_tokens or tokens
-            self._tokens = tokens
-            if self._on_tokens is not None:
-                self._on_tokens(tokens)
+        if tokens > self.tokens:
+            self.first_tokens = self.first_tokens or tokens
+            self.tokens = tokens
+            self._on_tokens(tokens)
 
-    def finish(self) -> Completion:
+    def finish(self) -> None:
         """Raises EndpointFailed for a stream that stopped before its end, or that doesn't say how many tokens came."""
         if not self._is_over:
-            raise EndpointFailed(f"the stream ended in the middle, after {self._tokens} tokens")
-        usage, timings = self._usage, self._timings
-        total = len(self._ids) or usage.completion_tokens
-        if total is None:
-            total = timings.predicted_n
+            raise EndpointFailed(f"the stream ended in the middle, after {self.tokens} tokens")
+        total = len(self.ids) or _told(self._usage, self._timings)
         if total is None:
             raise EndpointFailed("its stream reports neither token ids nor usage, and events are not tokens")
         self._grow(total)
-        details = usage.prompt_tokens_details
-        return Completion(
-            total,
-            tuple(self._ids) or None,
-            "".join(self._texts),
-            self._has_times,
-            self._first_tokens,
-            usage.prompt_tokens,
-            None if self._prompt_ids is None else tuple(self._prompt_ids),
-            details.cached_tokens if details and details.cached_tokens is not None else timings.cache_n,
-        )
+        self.tokens = total
+        self.text = self._hide(self.text)
 
 
-def _told(event: Event) -> int | None:
-    """How many tokens there are by now, by what came with the event. None: it doesn't say."""
-    if event.usage is not None and event.usage.completion_tokens is not None:
-        return event.usage.completion_tokens
-    return event.timings.predicted_n if event.timings else None
+def _told(usage: Usage | None, timings: Timings | None) -> int | None:
+    """How many new tokens there are by now. None: neither says."""
+    if usage is not None and usage.completion_tokens is not None:
+        return usage.completion_tokens
+    return timings.predicted_n if timings else None
 
 
 FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
@@ -216,7 +284,7 @@ class Asker:
     tokenizer: Tokenizer
     """Ours."""
 
-    async def find_form(self, text: str) -> tuple[Form, Completion]:
+    async def find_form(self, text: str) -> tuple[Form, Answer]:
         """The first form that it takes, with its answer. Raises EndpointFailed with what it said to the others."""
         refused: dict[str, EndpointFailed] = {}  # by path, the refusal of the plainest form
         for form in FORMS:
@@ -230,15 +298,14 @@ class Asker:
         raise EndpointFailed("; ".join(reasons), max(error.status for error in refused.values()))
 
     async def converse(
-        self, form: Form, prompt: str | TokenIds, new_tokens: int, on_tokens: Callable[[int], None] | None = None
-    ) -> Completion:
+        self, form: Form, prompt: str | TokenIds, new_tokens: int, on_tokens: Callable[[int], None] = lambda _: None
+    ) -> Answer:
         """Send one request and read its answer to the end. Raises EndpointFailed."""
-        reader = StreamReader(new_tokens, on_tokens, self.client.key.hide)
-        most_bytes = room_for(len(prompt) + new_tokens)
-        await self.client.stream(form.path, form.body(self.model, prompt, new_tokens), reader.take, most_bytes)
+        answer = Answer(new_tokens, on_tokens, self.client.key.hide)
+        await self.client.stream(form.path, form.body(self.model, prompt, new_tokens), answer.take)
         with self.client.in_words(form.path):
-            answer = reader.finish()
-        return replace(answer, text=self.client.key.hide(answer.text))
+            answer.finish()
+        return answer
 
     async def added_tokens(self, form: Form, texts: Sequence[str]) -> int | None:
         """How many tokens it has more than we have, if it is the same for all texts, as of another tokenizer it
@@ -248,7 +315,7 @@ class Asker:
             ours, answer = plain_ids(self.tokenizer, text), await self.converse(form, text, 1)
             if answer.prompt_tokens is None:
                 return None
-            if answer.prompt_ids is not None and not form.is_chat and answer.prompt_ids[-len(ours) :] != ours:
+            if answer.prompt_ids and not form.is_chat and tuple(answer.prompt_ids[-len(ours) :]) != ours:
                 return None
             found.add(answer.prompt_tokens - len(ours))
         is_same = len(found) == 1 and min(found) >= 0 and (form.is_chat or max(found) <= MOST_SPECIAL)
@@ -300,7 +367,7 @@ class Asker:
         asked = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1}
         for extension in ({"return_token_ids": True}, {}):
             try:
-                found = await self.client.post("/completions", {**asked, **extension}, Scores, room_for(len(ids)))
+                found = await self.client.post("/completions", {**asked, **extension}, Scores)
                 return _read_generated(found.choices[0], self.tokenizer)
             except UnreadableAnswer:
                 return None
@@ -315,7 +382,7 @@ class Asker:
         """Log likelihood of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
         asked: dict[str, Any] = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0}
         asked |= {"prompt_logprobs": 0} if way is Scoring.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
-        body = await self.client.post("/completions", asked, Scores, room_for(len(ids)))
+        body = await self.client.post("/completions", asked, Scores)
         found = (_read_prompt_logprobs if way is Scoring.PROMPT_LOGPROBS else _read_echo)(body.choices[0], ids)
         with self.client.in_words("/completions"):
             if len(found) != len(ids) - 1:
@@ -403,7 +470,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         form=form,
         added_tokens=added,
         has_times=first.has_times and again.has_times,
-        tells_ids=again.ids is not None,
+        tells_ids=bool(again.ids),
         cached_tokens=again.cached_tokens,
         scoring=scoring,
         no_scoring=why_not,
