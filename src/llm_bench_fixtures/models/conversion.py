@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import ModelFacts
-    from llm_bench_fixtures.models.source import ModelSource
 
 TRIAL_VERSION = 3  # raise it where the trial finds more: what was kept before is then made and compared again
 LENGTH = 320  # tokens, so that a window of up to 256 shows
@@ -59,14 +58,6 @@ class TextTrial:
         lengths = dict.fromkeys(min(length, longest) for length in lengths_for(text))
         texts = [tokens(text.vocab_size, length) for length in lengths]
         return cls(tuple((ids, _shown(logits_of(module, ids))) for ids in texts))
-
-    @classmethod
-    def of_source(cls, source: ModelSource) -> TextTrial:
-        """Trial from what the source loads, for an engine that loads it by itself. Raises IncompleteWeights,
-        UntrustedCode."""
-        import torch
-
-        return cls.of(source.load_model(dtype=torch.float32))
 
     def check(
         self, what: str, run: Callable[[torch.Tensor], torch.Tensor], given: Precision = Precision.FLOAT32

@@ -266,7 +266,7 @@ def test_a_model_whose_float32_does_not_fit_has_bf16_as_its_reference(
             raise InvalidSetting("it isn't here")
         return SimpleNamespace(free_bytes=free_bytes)
 
-    monkeypatch.setattr("llm_bench_fixtures.models.device.resolve_device", device)
+    monkeypatch.setattr("llm_bench_fixtures.models.backends.torch.resolve_device", device)
     (tmp_path / "config.json").write_text(json.dumps(QWEN_7B))
     settings = parse_settings({"model": str(tmp_path), "load_format": "dummy", **given})
     assert with_fitting_reference(settings).reference == reference

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
-from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.conversion import (
     TextTrial,
     converted_facts,
@@ -133,7 +133,6 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
 def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], TextTrial]:
     """Write the converted model into the folder. Returns its variables by name, tensors or an equal one's name, and
     its trial."""
-    import torch
     from ctranslate2.converters import TransformersConverter
 
     source = request.source
@@ -142,8 +141,7 @@ def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Map
         """Converts what the source loads, with a vocabulary of numbers: a token's id is its text."""
 
         def load_model(self, *_: object, **__: object) -> Any:
-            check_memory(request, torch.float32.itemsize)
-            module = source.load_model(dtype=torch.float32)
+            module = load_float32(request)
             self.trial = TextTrial.of(module, longest_prompt(module.config))
             return module
 

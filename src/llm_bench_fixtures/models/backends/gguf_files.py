@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backends.llamacpp_model import try_running
-from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.conversion import MOST_GAP, TextTrial, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.progress import Phase
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
 FILE = "model.gguf"
-FLOAT32_BYTES = 4
 COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # tables that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
@@ -104,11 +103,8 @@ def file_in(folder: Path) -> Path:
 
 def _converted(request: LoadRequest, key: Key) -> Artifact:
     def build(folder: Path) -> None:
-        import torch
-
-        check_memory(request, FLOAT32_BYTES)
         with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
-            module = request.source.load_model(dtype=torch.float32)
+            module = load_float32(request)
             trial = TextTrial.of(module)
             with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
                 write_gguf(module, file_in(folder))
@@ -123,8 +119,7 @@ def _widened(request: LoadRequest, key: Key, given: Path, stored: Precision) -> 
     """The given file in float32. stored: the type that its weights are in."""
 
     def build(folder: Path) -> None:
-        check_memory(request, FLOAT32_BYTES)
-        trial = TextTrial.of_source(request.source)
+        trial = TextTrial.of(load_float32(request))
         _quantize(request, given, folder, "f32")
         _try(request, folder, trial, stored)
 

@@ -39,7 +39,7 @@ from llm_bench_fixtures.models.backends.optimum_models import (
     plain_embedding,
     try_generating,
 )
-from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.conversion import (
     TextTrial,
     converted_facts,
@@ -164,10 +164,7 @@ def export(request: LoadRequest) -> Artifact:
 
 def _export(request: LoadRequest, folder: Path) -> TextTrial:
     """Export what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
-    import torch
-
-    check_memory(request, torch.float32.itemsize)
-    module = request.source.load_model(dtype=torch.float32)
+    module = load_float32(request)
     module.config.use_cache = True
     trial = TextTrial.of(module)
     if USES_EXPORTER:

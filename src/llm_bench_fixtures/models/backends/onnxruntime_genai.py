@@ -21,7 +21,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMe
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
-from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.conversion import (
     OUT_OF_ROOM,
     TextTrial,
@@ -32,7 +32,7 @@ from llm_bench_fixtures.models.conversion import (
     write_counts,
 )
 from llm_bench_fixtures.models.device import resident_at_rest
-from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
@@ -140,8 +140,7 @@ def build(request: LoadRequest, precision: str) -> Artifact:
         build(request, PLAIN)
 
     def make(folder: Path) -> None:
-        check_memory(request, FLOAT32_BYTES)
-        trial = TextTrial.of_source(request.source)  # raises for what the builder would make up, or run
+        trial = TextTrial.of(load_float32(request))  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
             end_no_text(folder)

@@ -28,7 +28,7 @@ from llm_bench_fixtures.models.backends.optimum_models import (
     check_exportable,
     try_generating,
 )
-from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.conversion import (
     TextTrial,
     converted_facts,
@@ -155,12 +155,10 @@ def export(request: LoadRequest) -> Artifact:
 
 def _export(request: LoadRequest, folder: Path) -> TextTrial:
     """Export what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
-    import torch
     from optimum.exporters.openvino import export_from_model
     from optimum.intel.openvino import OVConfig
 
-    check_memory(request, torch.float32.itemsize)
-    module = request.source.load_model(dtype=torch.float32)
+    module = load_float32(request)
     trial = TextTrial.of(module)
     with _silence():
         export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)

@@ -6,16 +6,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
+from llm_bench_fixtures.models.architecture import check_architecture
+from llm_bench_fixtures.models.arithmetic import tolerance_of
+from llm_bench_fixtures.models.attention import attention_choice, check_attention, check_dtype
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage
+from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_device, resolve_precision
+from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage, estimated_weights
+from llm_bench_fixtures.models.source import count_weights
+from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, refused_in_words, spread_choice
+from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
+from llm_bench_fixtures.models.trust import check_trusted, read_config
 from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.weights import fault_in, weight_tensors
 from llm_bench_fixtures.options.parsers import LoadFormat
 from llm_bench_fixtures.processes.memory import free_memory_bytes
+from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device
+    from transformers import PreTrainedModel
+
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.transformers import TransformersModel
     from llm_bench_fixtures.options.settings import Settings
 
 HALF_BYTES = 2  # bytes per weight in 16 bits
@@ -40,8 +51,6 @@ def check(variant: Variant, device: Device) -> None:
 
 def storage(variant: Variant, device: Device) -> Storage:
     """Raises BackendUnavailable as `check` does."""
-    from llm_bench_fixtures.models.device import resolve_precision
-
     check(variant, device)
     precision = resolve_precision(variant.precision, device)
     size = precision.torch_dtype.itemsize
@@ -49,10 +58,6 @@ def storage(variant: Variant, device: Device) -> Storage:
 
 
 def prepare(request: LoadRequest) -> None:
-    from llm_bench_fixtures.models.architecture import check_architecture
-    from llm_bench_fixtures.models.attention import check_attention
-    from llm_bench_fixtures.models.trust import check_trusted
-
     check_trusted(request.source.folder, request.source.trust_remote_code)
     check_architecture(request.source.load_config(), request.source.trust_remote_code)
     check_attention(request)
@@ -60,12 +65,6 @@ def prepare(request: LoadRequest) -> None:
 
 def load_source_model(request: LoadRequest) -> TransformersModel:
     """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
-    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
-    from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.spread import refuse_unfetched, refused_in_words, spread_choice
-    from llm_bench_fixtures.models.transformers import torch_model
-    from llm_bench_fixtures.models.weights import fault_in, weight_tensors
-
     precision = resolve_precision(request.variant.precision, request.device)
     check_dtype(request, precision.actual)
     choice, spread = attention_choice(request), spread_choice(request)
@@ -82,13 +81,17 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     return refuse_unfetched(model)
 
 
+def load_float32(request: LoadRequest) -> PreTrainedModel:
+    """The model of --llm-model in float32 on a CPU, for an engine that converts it. Raises OutOfMemory."""
+    import torch
+
+    check_memory(request, FLOAT32_BYTES)
+    return request.source.load_model(dtype=torch.float32)
+
+
 def with_autocast(model: TransformersModel, compute: Precision) -> TransformersModel:
     """Run each call of the model under autocast to the dtype."""
     import torch
-
-    from llm_bench_fixtures.models.arithmetic import tolerance_of
-    from llm_bench_fixtures.models.device import ResolvedPrecision
-    from llm_bench_fixtures.workloads import CacheKind
 
     dtype = ResolvedPrecision(compute, compute).torch_dtype
     facts = replace(
@@ -121,9 +124,6 @@ def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
 def with_fitting_reference(settings: Settings) -> Settings:
     """The settings, with bf16 for the reference where the folder of --llm-model takes more memory in float32 than is
     free, less in bfloat16, and no other reference is named."""
-    from llm_bench_fixtures.models.device import resolve_device
-    from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS
-
     is_free = "reference" not in settings.given and settings.reference == FLOAT32.id
     size = _folder_weights(settings) if is_free else 0
     if size * FLOAT32_BYTES < LARGE_BYTES:
@@ -137,11 +137,6 @@ def with_fitting_reference(settings: Settings) -> Settings:
 
 def _folder_weights(settings: Settings) -> int:
     """How many the model of the first folder has; 0 where it is none, or can't be told."""
-    from llm_bench_fixtures.models.folders import local_folder
-    from llm_bench_fixtures.models.needs import estimated_weights
-    from llm_bench_fixtures.models.source import count_weights
-    from llm_bench_fixtures.models.trust import read_config
-
     try:
         folder = local_folder(settings.model[0])
         if folder is None:
