@@ -184,10 +184,11 @@ def llama_cpp_loop(model: Any, prompt: TokenIds, new_tokens: int, clock: OwnCloc
     """llama.cpp's decode and sample, as in cyllama's examples, in a context of its own with the backend's settings."""
     from cyllama.llama import llama_cpp
 
-    from llm_bench_fixtures.models.backends.llamacpp_model import Room
+    from llm_bench_fixtures.models.backends.llamacpp import Room, open_context
 
     clock.start()
-    context = model._open_context(Room(1, len(prompt) + new_tokens, len(prompt)))
+    room = Room(1, len(prompt) + new_tokens, len(prompt))
+    context = open_context(model.engine, room, is_float32=model.variant.quantization is None)
     sampler = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
     sampler.add_greedy()
     new: list[int] = []

@@ -20,7 +20,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import gguf_files
-from llm_bench_fixtures.models.backends.gguf_files import check_convertible, check_given, file_in, make, write_gguf
+from llm_bench_fixtures.models.backends.gguf_files import check_convertible, check_given, write_gguf
+from llm_bench_fixtures.models.backends.llamacpp import FILE, make
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import Precision
@@ -41,7 +42,7 @@ written = gguf_files._tensors
 def test_a_named_file_that_does_not_fit_is_refused(
     variant: str, family: str, text: str, make_request: MakeRequest, tmp_path: Path
 ) -> None:
-    file = file_in(make(make_request(variant), None)[-1].folder)
+    file = make(make_request(variant))[-1].folder / FILE
     with quiet_libraries():
         source = None if family == "gpt2" else BY_NAME[family].build(tmp_path)
     with pytest.raises(BackendUnavailable, match=text):
@@ -120,6 +121,6 @@ def test_a_family_that_the_file_can_not_hold_is_unavailable(
 def test_a_named_files_sizes_are_compared_with_the_language_models(make_request: MakeRequest) -> None:
     """Of a model that sees, too, whose config has them in a part."""
     request = make_request("gguf-f32")
-    (made,) = make(request, None)
+    (made,) = make(request)
     sees = SimpleNamespace(get_text_config=request.source.load_config)
-    assert check_given(file_in(made.folder), sees) is Precision.FLOAT32
+    assert check_given(made.folder / FILE, sees) is Precision.FLOAT32

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +19,16 @@ from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, Execution
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import made_s_of
-from llm_bench_fixtures.models.backends import llamacpp as backend
-from llm_bench_fixtures.models.backends.gguf_files import LAYOUTS, file_in, make
-from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, Room, open_model
+from llm_bench_fixtures.models.backends.gguf_files import ARCHITECTURES
+from llm_bench_fixtures.models.backends.llamacpp import (
+    FILE,
+    MOST_SEQUENCES,
+    LlamaCppModel,
+    Room,
+    make,
+    open_context,
+    open_model,
+)
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -149,9 +155,8 @@ def test_more_prompts_than_a_context_holds_are_not_supported(loaded: Mapping[str
 
 def test_what_the_facts_say(loaded: Mapping[str, Any], tiny_fp32: Model) -> None:
     plain, q8, q4 = (loaded[variant].facts for variant in VARIANTS)
-    built = backend.instruction_set()
-    assert plain.label == f"llama.cpp float32 ({built})"
-    assert q8.label.endswith(f", computes in int8, cache in float16 ({built})")
+    assert plain.label == "llama.cpp float32"
+    assert q8.label.endswith(", computes in int8, cache in float16")
     assert plain.weight_bytes == tiny_fp32.facts.weight_bytes
     assert plain.weight_bytes_read == tiny_fp32.facts.weight_bytes_read
     assert plain.weight_bytes > q8.weight_bytes > q4.weight_bytes
@@ -183,29 +188,9 @@ def test_the_label_tells_of_rows_that_do_not_fill_the_blocks(make_request: MakeR
     assert int(found[1]) + int(found[3]) == pytest.approx(100, abs=1)
 
 
-@pytest.mark.parametrize(
-    ("version", "wheel", "told"),
-    [
-        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "built for AVX2"),
-        ("0.2.18", "Tag: cp311-cp311-linux_x86_64\n", "instruction set unknown"),
-        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_aarch64\n", "instruction set unknown"),
-        ("0.3.0", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "instruction set unknown"),
-        ("0.2.18", None, "instruction set unknown"),
-    ],
-    ids=["the known wheel", "built here", "for another processor", "another version", "no wheel"],
-)
-def test_the_instruction_set_is_told_where_it_is_known(
-    version: str, wheel: str | None, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bug: it followed from the processor, whatever was installed."""
-    installed = SimpleNamespace(version=version, read_text=lambda name: wheel)
-    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
-    assert backend.instruction_set() == told
-
-
 def test_the_context_has_as_many_threads_as_torch(loaded: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cyllama.llama.llama_cpp.LlamaContext", lambda engine, parameters: parameters)
-    opened = loaded["gguf-f32"]._open_context(Room(1, 8, 8))
+    opened = open_context(loaded["gguf-f32"].engine, Room(1, 8, 8), is_float32=True)
     assert (opened.n_threads, opened.n_threads_batch) == (torch.get_num_threads(), torch.get_num_threads())
 
 
@@ -216,29 +201,29 @@ def test_a_second_load_reuses_what_was_made(loaded: Mapping[str, Any], make_requ
     assert facts.notes == ("gguf-f32 reused from the cache", "gguf-q4_k_m reused from the cache")
     assert not progress.phase_s[Phase.EXPORTING]
     assert not progress.phase_s[Phase.QUANTIZING]
-    assert facts.conversion_s == loaded["gguf-q4_k_m"].facts.conversion_s == made_s_of(*make(request, None))
+    assert facts.conversion_s == loaded["gguf-q4_k_m"].facts.conversion_s == made_s_of(*make(request))
     assert facts.conversion_s > loaded["gguf-f32"].facts.conversion_s > 0
 
 
 def test_a_file_that_the_user_names_is_run_in_place_of_a_conversion(
     loaded: Mapping[str, Any], make_request: MakeRequest
 ) -> None:
-    (made,) = make(make_request("gguf-f32"), None)
+    (made,) = make(make_request("gguf-f32"))
     progress = Progress()
-    named = load_variant(make_request("gguf-q8_0", progress=progress, gguf=str(file_in(made.folder)))).model
+    named = load_variant(make_request("gguf-q8_0", progress=progress, gguf=str(made.folder / FILE))).model
     assert not progress.phase_s[Phase.EXPORTING]
     assert generate(named, padded(PROMPTS)) == generate(loaded["gguf-q8_0"], padded(PROMPTS))
 
 
-def test_every_family_with_a_layout_is_tried() -> None:
+def test_every_family_that_is_converted_is_tried() -> None:
     """But Mistral, whose small folder has a window, and which is laid out as Llama is."""
     tried = {BY_NAME[name].config["model_type"] for name in FAMILIES} | {"gpt2", "mistral"}
-    assert tried == set(LAYOUTS)
+    assert tried == set(ARCHITECTURES)
 
 
 def test_a_closed_model_has_released_the_engine(make_request: MakeRequest, loaded: Mapping[str, Any]) -> None:
     one = loaded["gguf-f32"]
-    file = file_in(make(make_request("gguf-f32"), None)[0].folder)
+    file = make(make_request("gguf-f32"))[0].folder / FILE
     model = LlamaCppModel(one.variant, one.device, open_model(file, 4096), one.tokenizer, one.facts)
     generate(model, padded(PROMPTS), 1)
     model.close()

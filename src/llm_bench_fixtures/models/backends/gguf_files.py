@@ -1,185 +1,67 @@
-"""GGUF files, made once and kept in the artifact store: converted from the model's files, and quantized from that.
+"""GGUF files: what one can hold, and how it holds it; written from a model of transformers', checked, and counted.
 
-They are without a tokenizer, as llama.cpp is given token ids.
+Those that are written are without a tokenizer, as llama.cpp is given token ids.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backends.llamacpp_model import try_running
-from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.conversion import MOST_GAP, TextTrial, key_of, unavailable_where_it_fails, write_counts
+from llm_bench_fixtures.models.conversion import MOST_GAP, write_counts
 from llm_bench_fixtures.models.variants import Precision
-from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.reading import refusal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
     import torch
     from gguf import GGUFWriter
 
-    from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.models.loading import LoadRequest
-
     Array = npt.NDArray[np.float32]
 
-LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
-FILE = "model.gguf"
 COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # tables that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 FLOATS = {"F32": Precision.FLOAT32, "F16": Precision.FLOAT16, "BF16": Precision.BFLOAT16}  # by gguf's names
 Q8_0_BLOCK = 32  # weights of a row
-TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
-"""llama.cpp's names of the ways to quantize a file."""
-
 BLOCKS = {"f32": (), "q8_0": ("Q8_0",), "q4_k_m": ("Q4_K", "Q5_K", "Q6_K")}
-"""The types of blocks that each of them puts matrices in, where their rows fill them."""
+"""The types of blocks that each quantization puts matrices in, where their rows fill them."""
 SUFFIXES = (".weight", ".bias")
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # GPT-2's layers hold columns for rows
 NO_TOKENIZER = "no_vocab"  # as llama.cpp calls it
 ROPE_FACTORS = "rope_freqs.weight"
+LLAMA = "llama"
+"""The architecture whose rotary embeddings turn neighbouring numbers, where transformers turns those of two halves, and
+beside whose weights factors of the rotary frequencies may stand."""
 
-
-@dataclass(frozen=True)
-class GgufLayout:
-    """How GGUF holds a family of models."""
-
-    architecture: str
-    """llama.cpp's name."""
-
-    interleaves: bool = False
-    """Whether rotary embeddings turn neighbouring numbers, where transformers turns those of two halves."""
-
-    scales_rope: bool = False
-    """Whether factors of the rotary frequencies may stand beside the weights."""
-
-
-LAYOUTS = {
-    "gpt2": GgufLayout("gpt2"),
-    "llama": GgufLayout("llama", interleaves=True, scales_rope=True),
-    "mistral": GgufLayout("llama", interleaves=True, scales_rope=True),
-    "qwen2": GgufLayout("qwen2"),
-    "qwen3": GgufLayout("qwen3"),
-}
-"""Layouts by the config's model_type."""
+ARCHITECTURES = {"gpt2": "gpt2", "llama": LLAMA, "mistral": LLAMA, "qwen2": "qwen2", "qwen3": "qwen3"}
+"""llama.cpp's names, by the config's model_type."""
 
 EXPECTED = {  # what llama.cpp computes, by the config's key: a config may name nothing else there
-    "activation_function": ("gelu_new",),
-    "hidden_act": ("silu",),
-    "add_cross_attention": (False,),
-    "reorder_and_upcast_attn": (False,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "scale_attn_weights": (True,),
-    "use_sliding_window": (False,),
+    "activation_function": "gelu_new",
+    "hidden_act": "silu",
+    "add_cross_attention": False,
+    "reorder_and_upcast_attn": False,
+    "scale_attn_by_inverse_layer_idx": False,
+    "scale_attn_weights": True,
+    "use_sliding_window": False,
 }
 
 
-def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
-    """Files that were made for the variant, the file to run last.
-
-    Raises BackendUnavailable where that can't be made, AnotherModel where it is another one.
-
-    given: the user's own file of the model, to start from.
-    """
-    stored = Precision.FLOAT32 if given is None else check_given(given, request.source.load_config())
-    key = key_of(request, LIBRARIES, COUNTS, given)
-    plain = _converted(request, key) if given is None else _widened(request, key, given, stored)
-    if request.variant.quantization is None:
-        return (plain,)
-    return plain, _quantized(request, key, plain)
-
-
-def file_in(folder: Path) -> Path:
-    return folder / FILE
-
-
-def _converted(request: LoadRequest, key: Key) -> Artifact:
-    def build(folder: Path) -> None:
-        with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
-            module = load_float32(request)
-            trial = TextTrial.of(module)
-            with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
-                write_gguf(module, file_in(folder))
-                count_weights(folder, "f32")
-            del module
-        _try(request, folder, trial)
-
-    return request.store.get("gguf-f32", key, build)
-
-
-def _widened(request: LoadRequest, key: Key, given: Path, stored: Precision) -> Artifact:
-    """The given file in float32. stored: the type that its weights are in."""
-
-    def build(folder: Path) -> None:
-        trial = TextTrial.of(load_float32(request))
-        _quantize(request, given, folder, "f32")
-        _try(request, folder, trial, stored)
-
-    return request.store.get("gguf-f32", {**key, "source": request.source.digest}, build)
-
-
-def _quantized(request: LoadRequest, key: Key, plain: Artifact) -> Artifact:
-    kind = str(request.variant.quantization)
-
-    def build(folder: Path) -> None:
-        _quantize(request, file_in(plain.folder), folder, kind)
-        _try(request, folder)
-
-    return request.store.get(f"gguf-{kind}", key, build)
-
-
-def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> None:
-    import torch
-    from cyllama.llama import llama_cpp
-    from gguf import LlamaFileType
-
-    if kind == "q8_0":
-        _check_rows(source)
-    llama_cpp.disable_logging()
-    parameters = llama_cpp.LlamaModelQuantizeParams()
-    parameters.ftype = int(LlamaFileType[TYPES[kind]])
-    parameters.nthread = torch.get_num_threads()
-    quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}")
-    with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
-        llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
-        count_weights(folder, kind)
-
-
-def _check_rows(source: Path) -> None:
+def check_rows(file: Path) -> None:
     """Raise BackendUnavailable for rows that don't fill the blocks of q8_0, for which llama.cpp has no other type."""
     import gguf
 
-    for tensor in gguf.GGUFReader(source).tensors:
+    for tensor in gguf.GGUFReader(file).tensors:
         row = int(tensor.shape[0])
         if len(tensor.shape) > 1 and row % Q8_0_BLOCK:
             raise BackendUnavailable(
                 f"llama.cpp's q8_0 takes {Q8_0_BLOCK} weights of a row together: a row of {tensor.name} has {row:,}"
-            )
-
-
-def _try(
-    request: LoadRequest, folder: Path, trial: TextTrial | None = None, stored: Precision = Precision.FLOAT32
-) -> None:
-    """Raise BackendUnavailable for a file that doesn't run, AnotherModel for one that fails the trial, so that it
-    isn't kept."""
-    config = request.source.load_config()
-    with unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
-        path, vocabulary = file_in(folder), config.get_text_config().vocab_size
-        if trial is None:
-            try_running(path, vocabulary)
-        else:
-            trial.check(
-                "llama.cpp's conversion",
-                lambda ids: try_running(path, vocabulary, ids[0].tolist(), is_float32=True),
-                stored,
             )
 
 
@@ -208,18 +90,18 @@ def check_given(file: Path, config: Any) -> Precision:
     return max((FLOATS[name] for name in types), key=MOST_GAP.__getitem__)
 
 
-def count_weights(folder: Path, kind: str) -> None:
-    """Keep COUNTS of the file in the folder."""
+def count_weights(file: Path, kind: str) -> None:
+    """Keep COUNTS of the file beside it."""
     import gguf
 
-    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file_in(folder)).tensors}
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
     looked_up = TABLES if OUTPUT in tensors else TABLES[1:]
     quantized = sum(int(tensor.n_elements) for tensor in tensors.values() if tensor.tensor_type.name not in FLOATS)
     stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
     read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
     share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())
     counts = (stored, read, share, other_blocks(tensors.values(), kind))
-    write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
+    write_counts(file.parent, dict(zip(COUNTS, counts, strict=True)))
 
 
 def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:
@@ -232,30 +114,30 @@ def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:
     return {name: count / counts.total() for name, count in counts.items() if name not in BLOCKS[kind]}
 
 
-def check_convertible(config: Any) -> GgufLayout:
-    """How the config's model is laid out. Raises BackendUnavailable for one that llama.cpp would run in another way."""
-    layout = LAYOUTS.get(config.model_type)
-    if layout is None:
-        known = ", ".join(LAYOUTS)
+def check_convertible(config: Any) -> str:
+    """Architecture of the config's model. Raises BackendUnavailable for one that llama.cpp would run in another way."""
+    architecture = ARCHITECTURES.get(config.model_type)
+    if architecture is None:
+        known = ", ".join(ARCHITECTURES)
         raise BackendUnavailable(
             f"models of type {config.model_type} aren't converted to GGUF here (those of {known} are); "
             "name a GGUF file of it with --llm-gguf"
         )
-    for name, accepted in EXPECTED.items():
-        value = getattr(config, name, accepted[0])
-        if value not in accepted:
+    for name, expected in EXPECTED.items():
+        value = getattr(config, name, expected)
+        if value != expected:
             raise BackendUnavailable(f"llama.cpp doesn't run {config.model_type} models with {name}={value}")
     window = getattr(config, "sliding_window", None) if config.model_type == "mistral" else None
     if window is not None and window < config.max_position_embeddings:
         raise BackendUnavailable(f"llama.cpp runs {config.model_type} models without their sliding window")
-    return layout
+    return architecture
 
 
 def write_gguf(module: Any, path: Path) -> None:
     """Write the weights of a transformers model. Raises BackendUnavailable for one that GGUF can't hold as it is."""
     import gguf
 
-    writer = gguf.GGUFWriter(path, check_convertible(module.config).architecture)
+    writer = gguf.GGUFWriter(path, check_convertible(module.config))
     writer.add_tokenizer_model(NO_TOKENIZER)
     write_model(writer, module)
 
@@ -307,12 +189,12 @@ def _rope_base(config: Any) -> float:
     return float(parameters.get("rope_theta") or config.rope_theta)
 
 
-def _tensors(module: Any, config: Any, layout: GgufLayout) -> Iterator[tuple[str, Array]]:
+def _tensors(module: Any, config: Any, architecture: str) -> Iterator[tuple[str, Array]]:
     """GGUF's name and the weights of each, a table that is the output layer's matrix too once."""
     import gguf
 
-    architecture = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == layout.architecture)
-    names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    number = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(number, config.num_hidden_layers)
     table = module.get_input_embeddings().weight
     for name, tensor in module.state_dict().items():
         if name.startswith("lm_head.") and tensor.data_ptr() == table.data_ptr():
@@ -320,17 +202,17 @@ def _tensors(module: Any, config: Any, layout: GgufLayout) -> Iterator[tuple[str
         found = names.get_name(name, SUFFIXES)
         if found is None:
             raise BackendUnavailable(f"GGUF has no place for {name} of {config.model_type} models")
-        yield found, _laid_out(name, tensor, config, layout)
+        yield found, _laid_out(name, tensor, config, architecture)
     if hasattr(module.base_model, "rotary_emb"):
-        yield from _rope_factors(module.base_model.rotary_emb, config, layout)
+        yield from _rope_factors(module.base_model.rotary_emb, config, architecture)
 
 
-def _laid_out(name: str, tensor: torch.Tensor, config: Any, layout: GgufLayout) -> Array:
+def _laid_out(name: str, tensor: torch.Tensor, config: Any, architecture: str) -> Array:
     if config.model_type == "gpt2" and name.endswith(TRANSPOSED):
         tensor = tensor.T
-    if layout.interleaves and ".q_proj." in name:
+    if architecture == LLAMA and ".q_proj." in name:
         tensor = _interleaved(tensor, config.num_attention_heads)
-    if layout.interleaves and ".k_proj." in name:
+    if architecture == LLAMA and ".k_proj." in name:
         tensor = _interleaved(tensor, config.num_key_value_heads)
     array: Array = tensor.float().contiguous().numpy()
     return array
@@ -342,7 +224,7 @@ def _interleaved(tensor: torch.Tensor, heads: int) -> torch.Tensor:
     return halves.swapaxes(1, 2).reshape(tensor.shape)
 
 
-def _rope_factors(rotary: Any, config: Any, layout: GgufLayout) -> Iterator[tuple[str, Array]]:
+def _rope_factors(rotary: Any, config: Any, architecture: str) -> Iterator[tuple[str, Array]]:
     """Factors that the rotary frequencies are divided by, where a config scales them. Raises BackendUnavailable where
     that depends on more than the frequency."""
     import torch
@@ -353,7 +235,7 @@ def _rope_factors(rotary: Any, config: Any, layout: GgufLayout) -> Iterator[tupl
     kind = getattr(rotary, "rope_type", "default")
     if kind == "default" and torch.allclose(factors, torch.ones_like(factors)):
         return
-    if kind not in ("linear", "llama3") or not layout.scales_rope or rotary.attention_scaling != 1:
+    if kind not in ("linear", "llama3") or architecture != LLAMA or rotary.attention_scaling != 1:
         raise BackendUnavailable(
             f"rotary embeddings of type {kind} in {config.model_type} models aren't converted to GGUF here; "
             "name a GGUF file of it with --llm-gguf"
