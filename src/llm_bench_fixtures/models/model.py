@@ -143,7 +143,10 @@ class Model(Protocol):
         ...
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Next-token logits at each position, without a cache: (B, T) int64 in, (B, T, V) of any float dtype out."""
+        """Next-token logits at each position, without a cache: (B, T) int64 in, (B, T, V) of any float dtype out.
+
+        Padding, where there is some, is on the right; what stands there means nothing.
+        """
         ...
 
     def forget_caches(self) -> None:

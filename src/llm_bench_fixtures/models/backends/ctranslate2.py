@@ -6,32 +6,20 @@ is quantized as it comes, on a scale a token.
 
 from __future__ import annotations
 
-import functools
 import importlib
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
+from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.conversion import (
-    TextTrial,
-    converted_facts,
-    key_of,
-    unavailable_where_it_fails,
-    write_counts,
-)
 from llm_bench_fixtures.models.device import Device, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.processes.work_limit import run_within
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
@@ -59,13 +47,6 @@ LIBRARIES = ("torch", "transformers", "ctranslate2")
 COUNTS = ("weight_bytes_read", "quantized_share")
 FLOAT32 = "float32"
 TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # a pass looks up some rows of these
-# Opens a model that isn't there, at which CTranslate2 logs what it found of the processor.
-PROBE = """
-import contextlib, ctranslate2
-with contextlib.suppress(RuntimeError):
-    ctranslate2.Generator("", device="cpu")
-"""
-PROBE_S = 60.0  # seconds of work, at most
 STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
 
 
@@ -81,7 +62,6 @@ def check(variant: Variant, device: Device) -> None:
 def prepare(request: LoadRequest) -> None:
     importlib.import_module("ctranslate2")
     check_convertible(request.source.load_config())
-    kernels(COMPUTE_TYPES[request.variant.quantization])
 
 
 def load(request: LoadRequest) -> Ct2Model:
@@ -89,11 +69,11 @@ def load(request: LoadRequest) -> Ct2Model:
     artifact = convert(request, wanted)
     before_bytes = resident_at_rest(request.device)
     generator = open_generator(artifact.folder, wanted)
-    facts = converted_facts(
+    facts = conversion.converted_facts(
         request,
         (artifact,),
         before_bytes,
-        label=f"CTranslate2 {generator.compute_type} ({kernels(wanted) or 'unknown kernels'})",
+        label=f"CTranslate2 {generator.compute_type}",
         weight_bytes=(artifact.folder / WEIGHTS_FILE).stat().st_size,
     )
     longest = longest_prompt(request.source.load_config())
@@ -117,20 +97,20 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
     if compute_type != FLOAT32:
         convert(request, FLOAT32)
     name, model_type = request.source.name, request.source.load_config().model_type
-    key: Key = {**key_of(request, LIBRARIES, COUNTS), "weights": compute_type}
+    key: Key = {**conversion.key_of(request, LIBRARIES, COUNTS), "weights": compute_type}
 
     def build(folder: Path) -> None:
         converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")
-        with converting, unavailable_where_it_fails(f"CTranslate2 can't convert {model_type} models"):
+        with converting, conversion.unavailable_where_it_fails(f"CTranslate2 can't convert {model_type} models"):
             variables, trial = _convert(request, folder, compute_type)
-            write_counts(folder, counts_of(variables))
-        with unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
+            conversion.write_counts(folder, counts_of(variables))
+        with conversion.unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
             _try(folder, compute_type, trial)
 
     return request.store.get("ctranslate2", key, build)
 
 
-def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], TextTrial]:
+def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], conversion.TextTrial]:
     """Write the converted model into the folder. Returns its variables by name, tensors or an equal one's name, and
     its trial."""
     from ctranslate2.converters import TransformersConverter
@@ -142,7 +122,7 @@ def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Map
 
         def load_model(self, *_: object, **__: object) -> Any:
             module = load_float32(request)
-            self.trial = TextTrial.of(module, longest_prompt(module.config))
+            self.trial = conversion.TextTrial.of(module, longest_prompt(module.config))
             return module
 
         def load_tokenizer(self, *_: object, **__: object) -> Any:
@@ -166,7 +146,7 @@ def longest_prompt(config: Any) -> int:
     return min(context_of(text), getattr(text, "sliding_window", None) or context_of(text))
 
 
-def _try(folder: Path, compute_type: str, trial: TextTrial) -> None:
+def _try(folder: Path, compute_type: str, trial: conversion.TextTrial) -> None:
     """Two tokens generated for two rows, and the trial's texts: in float32 compared, else only run.
 
     Raises AnotherModel, and what the library raises.
@@ -194,23 +174,6 @@ def counts_of(variables: Mapping[str, Any]) -> dict[str, float]:
     in_8_bits = sum(counts[name] for name, tensor in tensors.items() if tensor.dtype == "int8" and tensor.shape)
     read = sum(tensor.num_bytes() for name, tensor in tensors.items() if name not in looked_up)
     return dict(zip(COUNTS, (read, in_8_bits / max(sum(counts.values()), 1)), strict=True))
-
-
-@functools.cache
-def kernels(compute_type: str) -> str:
-    """The library of CTranslate2's matrix products, and the instruction set of all else; empty where that isn't known.
-
-    Its log alone tells them, on the error stream of a process: here of one that does nothing else.
-    """
-    environment = {**os.environ, "CT2_VERBOSE": "1", "PYTHONSAFEPATH": "1"}
-    command = [sys.executable, "-c", PROBE]
-    try:
-        done = run_within(PROBE_S, command, environment)
-    except subprocess.TimeoutExpired:
-        return ""
-    told = dict(re.findall(r" - (.+?): (\w+)", done.stderr))
-    products = told.get("SGEMM backend" if compute_type == "float32" else "GEMM_S8 backend")
-    return ", ".join(filter(None, (products, told.get("Selected ISA"))))
 
 
 def open_generator(folder: Path, compute_type: str) -> Any:
@@ -265,15 +228,7 @@ class Ct2Model(EngineModel):
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`, in float32. What stands at padding means nothing."""
-        import torch
-
-        order = attention_mask.argsort(dim=1, descending=True, stable=True)  # tokens first, in their order
-        is_ordered = bool((attention_mask.diff(dim=1) <= 0).all())
-        ids = input_ids if is_ordered else input_ids.gather(1, order)
-        logits = forward(self.engine, ids, attention_mask.sum(dim=1))
-        if is_ordered:
-            return logits
-        return torch.zeros_like(logits).scatter_(1, order[..., None].expand_as(logits), logits)
+        return forward(self.engine, input_ids, attention_mask.sum(dim=1))
 
 
 def _adding(counter: BatchCounter) -> Callable[[Any], bool]:
