@@ -14,16 +14,8 @@ from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.architecture import without_weights
 from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.backends.bnb_layers import (
-    left_out_of,
-    other_weights,
-    quantized_layers,
-    repack,
-    repacks_on,
-    scales_of,
-)
-from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, processor_flags, resolve_precision
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.spread import refuse_unfetched, refused_in_words, spread_choice
@@ -78,11 +70,11 @@ def load(request: LoadRequest) -> TransformersModel:
     compute = _compute(request, precision)
     spread = spread_choice(request)
     if not spread:
-        check_memory(request, bytes_per_weight=1)
-    repacks = compute is not None and repacks_on(request.device)
+        torch_backend.check_memory(request, bytes_per_weight=1)
+    repacks = compute is not None and bnb_layers.repacks_on(request.device)
     is_int8_on_cpu = compute is None and request.device.kind == "cpu"
     shape = without_weights(request.source.load_config(), request.source.trust_remote_code)
-    left_out = left_out_of(shape, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
+    left_out = bnb_layers.left_out_of(shape, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
     with refused_in_words(request):
         module = _load_quantized(
             request.source,
@@ -91,19 +83,19 @@ def load(request: LoadRequest) -> TransformersModel:
             **(spread or {"device_map": {"": request.device.name}}),
             **attention_choice(request),
         )
-    share = share_of(quantized_layers(module), module)
+    share = share_of(bnb_layers.quantized_layers(module), module)
     if not share:
         raise BackendUnavailable(f"bitsandbytes finds no layer to quantize in {request.source.name}")
     if repacks:
-        repack(module)
-    unmap(other_weights(module))
+        bnb_layers.repack(module)
+    unmap(bnb_layers.other_weights(module))
     model = torch_model(
         request,
         module,
         precision,
         label=_label(request, precision, compute, share),
         compute=compute.actual if compute else None,
-        scales=scales_of(module),
+        scales=bnb_layers.scales_of(module),
         quantized_share=share,
         notes=left_out.notes,
     )
@@ -123,7 +115,7 @@ def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrec
     """The dtype that matrices are multiplied in; None for integers."""
     if request.variant.quantization == INT8:
         return None
-    if repacks_on(request.device):
+    if bnb_layers.repacks_on(request.device):
         return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
     return precision
 

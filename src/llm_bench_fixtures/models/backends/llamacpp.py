@@ -12,18 +12,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import gguf_files
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.conversion import (
-    SHOWN,
-    TextTrial,
-    converted_facts,
-    key_of,
-    read_counts,
-    unavailable_where_it_fails,
-)
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant
@@ -86,9 +79,9 @@ def load(request: LoadRequest) -> LlamaCppModel:
     before_bytes = resident_at_rest(request.device)
     folder = made[-1].folder
     engine = open_model(folder / FILE, request.source.load_config().get_text_config().vocab_size)
-    counts = read_counts(folder)
+    counts = conversion.read_counts(folder)
     named = label(request.variant, counts["other_blocks"])
-    facts = converted_facts(request, made, before_bytes, label=named, weight_bytes=counts["weight_bytes"])
+    facts = conversion.converted_facts(request, made, before_bytes, label=named, weight_bytes=counts["weight_bytes"])
     return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 
@@ -108,7 +101,7 @@ def make(request: LoadRequest) -> tuple[Artifact, ...]:
     """
     given = request.settings.of(GGUF)
     stored = Precision.FLOAT32 if given is None else gguf_files.check_given(given, request.source.load_config())
-    key = key_of(request, LIBRARIES, gguf_files.COUNTS, given)
+    key = conversion.key_of(request, LIBRARIES, gguf_files.COUNTS, given)
     plain = _converted(request, key) if given is None else _widened(request, key, given, stored)
     if request.variant.quantization is None:
         return (plain,)
@@ -119,8 +112,8 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
             module = load_float32(request)
-            trial = TextTrial.of(module)
-            with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
+            trial = conversion.TextTrial.of(module)
+            with conversion.unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
                 gguf_files.write_gguf(module, folder / FILE)
                 gguf_files.count_weights(folder / FILE, "f32")
             del module
@@ -133,7 +126,7 @@ def _widened(request: LoadRequest, key: Key, given: Path, stored: Precision) -> 
     """The given file in float32. stored: the type that its weights are in."""
 
     def build(folder: Path) -> None:
-        trial = TextTrial.of(load_float32(request))
+        trial = conversion.TextTrial.of(load_float32(request))
         _quantize(request, given, folder, "f32")
         _try(request, folder, trial, stored)
 
@@ -162,18 +155,18 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     parameters.ftype = int(LlamaFileType[TYPES[kind]])
     parameters.nthread = torch.get_num_threads()
     quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}")
-    with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
+    with quantizing, conversion.unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
         llama_cpp.model_quantize(str(source), str(folder / FILE), parameters)
         gguf_files.count_weights(folder / FILE, kind)
 
 
 def _try(
-    request: LoadRequest, folder: Path, trial: TextTrial | None = None, stored: Precision = Precision.FLOAT32
+    request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None, stored: Precision = Precision.FLOAT32
 ) -> None:
     """Raise BackendUnavailable for a file that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     config = request.source.load_config()
-    with unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
+    with conversion.unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
         path, vocabulary = folder / FILE, config.get_text_config().vocab_size
         if trial is None:
             try_running(path, vocabulary)
@@ -208,7 +201,7 @@ def try_running(path: Path, vocabulary: int, ids: Sequence[int] = (1, 1), *, is_
     engine = open_model(path, vocabulary)
     context = open_context(engine, Room(1, len(ids), len(ids)), is_float32=is_float32)
     run(context, [ids], shows_all=True)
-    logits = torch.tensor([[context.get_logits_ith(place) for place in range(len(ids))[-SHOWN:]]])
+    logits = torch.tensor([[context.get_logits_ith(place) for place in range(len(ids))[-conversion.SHOWN :]]])
     context.close()
     engine.close()
     return logits

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import QualityCollapsed
@@ -77,15 +79,9 @@ def _prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[l
 
 def tensor_ranges(graph: Path, feeds: Sequence[Feed], scratch: Path, operators: list[str]) -> Any:
     """The least and the largest value of each activation over the feeds, as ONNX Runtime's quantizer takes them."""
-    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
+    from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime ships no types
-        def __init__(self) -> None:
-            self._feeds: Iterator[Feed] = iter(feeds)
-
-        def get_next(self) -> Feed | None:
-            return next(self._feeds, None)
-
+    reader = SimpleNamespace(get_next=partial(next, iter(feeds), None))
     with TemporaryDirectory(dir=scratch) as folder:  # for the graph, and its weights under a name of the library's own
         calibrator = create_calibrator(
             graph,
@@ -95,7 +91,7 @@ def tensor_ranges(graph: Path, feeds: Sequence[Feed], scratch: Path, operators: 
             use_external_data_format=graph.with_suffix(".onnx_data").exists(),
             extra_options={"symmetric": False},
         )
-        calibrator.collect_data(Reader())
+        calibrator.collect_data(reader)
         return calibrator.compute_data()
 
 

@@ -25,6 +25,7 @@ EXPORTED_BY = "transformers" if USES_EXPORTER else "Optimum"
 GENERATION = "llm_bench_fixtures.models.backends.onnx_generation"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 ERRORS, FATAL_ERRORS = 3, 4  # ONNX Runtime's levels of logging
+BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
@@ -127,17 +128,28 @@ def weight_bytes(graph: onnx.GraphProto) -> tuple[int, int]:
 
 
 def quantized_share(graph: onnx.GraphProto) -> float:
-    """Share of the graph's weights that are matrices in 8 bits."""
+    """Share of the graph's weights that are matrices in 8 bits, or in MatMulNBits' blocks, whose scales are no
+    weights."""
     import math
 
     from onnx import TensorProto
 
     eight_bits = (TensorProto.INT8, TensorProto.UINT8)
-    counts = {True: 0, False: 0}
+    in_blocks = sum(attributes["N"] * attributes["K"] for attributes in block_attributes(graph))
+    counts = {True: in_blocks, False: 0}
+    beside = {name for node in graph.node if node.op_type == BLOCKS for name in node.input}
     for weight in graph.initializer:
-        if weight.data_type in (*eight_bits, TensorProto.FLOAT):
+        if weight.name not in beside and weight.data_type in (*eight_bits, TensorProto.FLOAT):
             counts[weight.data_type in eight_bits and len(weight.dims) > 1] += math.prod(weight.dims)
     return counts[True] / max(sum(counts.values()), 1)
+
+
+def block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
+    """Attributes of each product with a matrix in blocks."""
+    from onnx import helper
+
+    blocks = [node for node in graph.node if node.op_type == BLOCKS]
+    return [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
 
 
 def only_graph(folder: Path) -> Path:

@@ -14,39 +14,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
-from llm_bench_fixtures.models.backends.onnx_graphs import (
-    COUNTS,
-    EXPORTED_BY,
-    EXPORTER,
-    FATAL_ERRORS,
-    GENERATION,
-    ONE_FILE_LIMIT_BYTES,
-    OPTIMUM,
-    PROVIDERS,
-    USES_EXPORTER,
-    OnnxModel,
-    count_weights,
-    only_graph,
-    open_model,
-)
+from llm_bench_fixtures.models.backends import onnx_graphs as graphs
 from llm_bench_fixtures.models.backends.optimum_models import (
     NEEDS_TRANSFORMERS_4,
     TASK,
     check_exportable,
     plain_embedding,
-    try_generating,
+    try_converted,
 )
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.conversion import (
-    TextTrial,
-    converted_facts,
-    key_of,
-    logits_of,
-    unavailable_where_it_fails,
-)
 from llm_bench_fixtures.models.device import Device, processor_flags, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
@@ -103,20 +83,20 @@ STORED = {
 def check(variant: Variant, device: Device) -> None:
     if variant.quantization is not None and device.kind != "cpu":
         raise BackendUnavailable("ONNX Runtime runs int8 operators on CPU only; choose it with --llm-device cpu")
-    if USES_EXPORTER and device.kind != "cpu":
+    if graphs.USES_EXPORTER and device.kind != "cpu":
         raise BackendUnavailable("without Optimum ONNX Runtime runs on CPU only; choose it with --llm-device cpu")
     import onnxruntime
 
-    provider = PROVIDERS[device.kind]
+    provider = graphs.PROVIDERS[device.kind]
     if provider not in onnxruntime.get_available_providers():
         raise BackendUnavailable(f"this build of onnxruntime has no {provider}: pip install onnxruntime-gpu")
 
 
 def prepare(request: LoadRequest) -> None:
-    if USES_EXPORTER:
+    if graphs.USES_EXPORTER:
         if first_missing(("transformers.exporters",)):
             raise BackendUnavailable("without Optimum, ONNX exports need transformers 5.23 or newer")
-        importlib.import_module(GENERATION)
+        importlib.import_module(graphs.GENERATION)
         return
     importlib.import_module("optimum.onnxruntime")
     # optimum sets its own level when first imported, past quiet_libraries
@@ -124,26 +104,21 @@ def prepare(request: LoadRequest) -> None:
     check_exportable(request.source.load_config().model_type, "ONNX")
 
 
-def _make(request: LoadRequest) -> tuple[tuple[Artifact, ...], str]:
-    """Artifacts made for the variant, the one that runs last, and a label for that."""
-    exported = export(request)
-    if request.variant.quantization is None:
-        return (exported,), "ONNX Runtime float32"
-    is_dynamic = request.variant.quantization == DYNAMIC
-    quantize, how = (quantize_dynamic, "dynamic") if is_dynamic else (quantize_static, "static")
-    return (exported, quantize(request, exported)), f"ONNX Runtime int8 {how} ({instruction_set()})"
-
-
-def load(request: LoadRequest) -> OnnxModel:
-    made, label = _make(request)
+def load(request: LoadRequest) -> graphs.OnnxModel:
+    made: tuple[Artifact, ...] = (export(request),)
+    label, quantization = "ONNX Runtime float32", request.variant.quantization
+    if quantization is not None:
+        quantize = quantize_dynamic if quantization == DYNAMIC else quantize_static
+        made += (quantize(request, made[0]),)
+        label = f"ONNX Runtime {quantization.replace('-', ' ')} ({instruction_set()})"
     before_bytes = resident_at_rest(request.device)
     folder = made[-1].folder
-    module = open_model(folder, request.device)
-    facts = converted_facts(request, made, before_bytes, label=label)
-    if request.variant.quantization == DYNAMIC:
+    module = graphs.open_model(folder, request.device)
+    facts = conversion.converted_facts(request, made, before_bytes, label=label)
+    if quantization == DYNAMIC:
         facts = replace(facts, tolerance=TOLERANCES[Arithmetic.INT8_PER_BATCH])
     facts = replace(facts, cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}))
-    return OnnxModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
+    return graphs.OnnxModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 
 def export(request: LoadRequest) -> Artifact:
@@ -151,23 +126,21 @@ def export(request: LoadRequest) -> Artifact:
 
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
-        with (
-            exporting,
-            unavailable_where_it_fails(f"{EXPORTED_BY} can't export {_architecture(request)} models to ONNX"),
-        ):
+        failing = f"{graphs.EXPORTED_BY} can't export {_architecture(request)} models to ONNX"
+        with exporting, conversion.unavailable_where_it_fails(failing):
             trial = _export(request, folder)
-            count_weights(folder)
+            graphs.count_weights(folder)
         _try(request, folder, trial)
 
-    return request.store.get("onnx-export", key_of(request, LIBRARIES, COUNTS), build)
+    return request.store.get("onnx-export", conversion.key_of(request, LIBRARIES, graphs.COUNTS), build)
 
 
-def _export(request: LoadRequest, folder: Path) -> TextTrial:
+def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     """Export what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
     module = load_float32(request)
     module.config.use_cache = True
-    trial = TextTrial.of(module)
-    if USES_EXPORTER:
+    trial = conversion.TextTrial.of(module)
+    if graphs.USES_EXPORTER:
         from llm_bench_fixtures.models.backends.onnx_generation import export
 
         prepare_for_greedy(module, request.source.load_tokenizer())
@@ -184,14 +157,10 @@ def _architecture(request: LoadRequest) -> str:
     return str(request.source.load_config().model_type)
 
 
-def _try(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> None:
-    """Raise BackendUnavailable for a graph that doesn't run, AnotherModel for one that fails the trial, so that it
-    isn't kept."""
-    with unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
-        module = open_model(folder, request.device, log_severity=FATAL_ERRORS)  # what is raised says it all
-        try_generating(module, request.source.load_tokenizer(), request.device.name)
-        if trial is not None:
-            trial.check("ONNX Runtime's conversion", partial(logits_of, module))
+def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None) -> None:
+    """Try the graph in the folder, as `try_converted` does. What is raised says all of what fails."""
+    open_quietly = partial(graphs.open_model, folder, request.device, log_severity=graphs.FATAL_ERRORS)
+    try_converted(request, "ONNX Runtime", open_quietly, trial)
 
 
 def instruction_set() -> str:
@@ -206,7 +175,7 @@ def instruction_set() -> str:
 
 def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph with weights in int8, whose activations are quantized as they come."""
-    key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": f"dynamic {instruction_set()}"}
+    key: Key = {**conversion.key_of(request, LIBRARIES, graphs.COUNTS), "config": f"dynamic {instruction_set()}"}
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to int8, dynamic"):
@@ -219,7 +188,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph in int8, with ranges of its activations that are calibrated beforehand."""
     texts = read_corpus(CALIBRATION_FOLDER).texts
     key: Key = {
-        **key_of(request, LIBRARIES, COUNTS),
+        **conversion.key_of(request, LIBRARIES, graphs.COUNTS),
         "config": f"static {instruction_set()} {STATIC_OPERATORS}",
         "calibration": calibration.recipe(texts),
     }
@@ -227,14 +196,14 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.CALIBRATING, f"calibrating {name} on generated text"):
-            float_model = open_model(exported.folder, request.device)
+            float_model = graphs.open_model(exported.folder, request.device)
             tokenizer = request.source.load_tokenizer()
             feeds = calibration.record_feeds(float_model, tokenizer, texts)
-            ranges = calibration.tensor_ranges(only_graph(exported.folder), feeds, folder, STATIC_OPERATORS)
+            ranges = calibration.tensor_ranges(graphs.only_graph(exported.folder), feeds, folder, STATIC_OPERATORS)
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
             _quantize(request, exported.folder, folder, ranges)
         with request.progress.activity(Phase.CALIBRATING, f"checking {name} in int8 against float32"):
-            quantized_model = open_model(folder, request.device)
+            quantized_model = graphs.open_model(folder, request.device)
             calibration.check_close(float_model.session, quantized_model.session, calibration.checked(feeds))
 
     return request.store.get("onnx-int8-static", key, build)
@@ -246,12 +215,12 @@ def _quantize(request: LoadRequest, source: Path, target: Path, ranges: Any = No
     Raises BackendUnavailable where the quantized graph can't be made or run.
     """
     size = sum(path.stat().st_size for path in source.glob("*.onnx*"))
-    with unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
-        graph = quantized(only_graph(source), ranges)
-        graph.save_model_to_file(str(target / "model_quantized.onnx"), size > ONE_FILE_LIMIT_BYTES)
+    with conversion.unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
+        graph = quantized(graphs.only_graph(source), ranges)
+        graph.save_model_to_file(str(target / "model_quantized.onnx"), size > graphs.ONE_FILE_LIMIT_BYTES)
         for settings in source.glob("*config.json"):
             shutil.copy(settings, target)
-        count_weights(target)
+        graphs.count_weights(target)
     _try(request, target)
 
 
@@ -293,10 +262,10 @@ BACKEND = Backend(
     check,
     prepare,
     devices=("cpu", "cuda"),
-    modules=(*(EXPORTER if USES_EXPORTER else OPTIMUM), "onnxruntime"),
+    modules=(*(graphs.EXPORTER if graphs.USES_EXPORTER else graphs.OPTIMUM), "onnxruntime"),
     extra="onnxruntime",
     extra_note=f"{NEEDS_TRANSFORMERS_4}; under transformers 5 take [onnxruntime-transformers5]",
-    imports=("onnxruntime", GENERATION) if USES_EXPORTER else ("optimum.onnxruntime",),
+    imports=("onnxruntime", graphs.GENERATION) if graphs.USES_EXPORTER else ("optimum.onnxruntime",),
     environment=NO_TELEMETRY,
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,

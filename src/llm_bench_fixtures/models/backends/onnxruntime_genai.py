@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import math
 import os
 import re
 import subprocess
@@ -18,19 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
+from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.conversion import (
-    OUT_OF_ROOM,
-    TextTrial,
-    converted_facts,
-    key_of,
-    read_counts,
-    unavailable_where_it_fails,
-    write_counts,
-)
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
@@ -65,7 +56,6 @@ COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloa
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
 
 PLAIN = "fp32"
-BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # the builder's folder, next to what it makes
 BUILDER_S = 7200.0  # seconds of the builder's work, at most; a large model takes minutes
 COUNTS = (*onnx_graphs.COUNTS, "accuracy_levels")
@@ -118,8 +108,8 @@ def load(request: LoadRequest) -> GenaiModel:
     built = build(request, request.variant.quantization or PLAIN)
     before_bytes = resident_at_rest(request.device)
     engine = open_engine(built.folder)
-    named = label(request.variant, read_counts(built.folder)["accuracy_levels"])
-    facts = converted_facts(request, (built,), before_bytes, label=named)
+    named = label(request.variant, conversion.read_counts(built.folder)["accuracy_levels"])
+    facts = conversion.converted_facts(request, (built,), before_bytes, label=named)
     return GenaiModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 
@@ -140,14 +130,14 @@ def build(request: LoadRequest, precision: str) -> Artifact:
         build(request, PLAIN)
 
     def make(folder: Path) -> None:
-        trial = TextTrial.of(load_float32(request))  # raises for what the builder would make up, or run
+        trial = conversion.TextTrial.of(load_float32(request))  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
             end_no_text(folder)
             count_weights(folder)
             _try(request, folder, trial if precision == PLAIN else None)
 
-    key = {**key_of(request, LIBRARIES, COUNTS), "ends a text": "no token"}
+    key = {**conversion.key_of(request, LIBRARIES, COUNTS), "ends a text": "no token"}
     return request.store.get(f"genai-{precision}", key, make)
 
 
@@ -175,7 +165,7 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
 def failure(status: int, stderr: str) -> LlmBenchError:
     """Error for the builder's exit status and last words."""
     reason = stderr.strip().rpartition("\n")[2] or f"exit status {status}"
-    if status < 0 or OUT_OF_ROOM.search(reason):
+    if status < 0 or conversion.OUT_OF_ROOM.search(reason):
         return OutOfMemory(f"onnxruntime-genai's model builder was ended: {reason}")
     hint = ""
     if "cannot import name" in reason:
@@ -183,10 +173,10 @@ def failure(status: int, stderr: str) -> LlmBenchError:
     return BackendUnavailable(f"onnxruntime-genai's model builder failed: {reason}{hint}")
 
 
-def _try(request: LoadRequest, folder: Path, trial: TextTrial | None) -> None:
+def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None) -> None:
     """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
-    with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
+    with conversion.unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
         engine = open_engine(folder)
         continue_rows(engine, [[1, 1, 1], [1, 1]], 3, 2)
         if trial is not None:
@@ -206,36 +196,14 @@ def count_weights(folder: Path) -> None:
     import onnx
 
     graph = onnx.load(onnx_graphs.only_graph(folder), load_external_data=False).graph
-    counts = (*onnx_graphs.weight_bytes(graph), quantized_share(graph), accuracy_levels(graph))
-    write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
-
-
-def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
-    """Attributes of each product with a matrix in blocks."""
-    from onnx import helper
-
-    blocks = [node for node in graph.node if node.op_type == BLOCKS]
-    return [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
+    counts = (*onnx_graphs.weight_bytes(graph), onnx_graphs.quantized_share(graph), accuracy_levels(graph))
+    conversion.write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
 
 
 def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
     """Levels at which ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the
     choice."""
-    return sorted({attributes.get("accuracy_level", 0) for attributes in _block_attributes(graph)})
-
-
-def quantized_share(graph: onnx.GraphProto) -> float:
-    """Share of the graph's weights in MatMulNBits' blocks, whose scales are no weights."""
-    from onnx import TensorProto
-
-    quantized = sum(attributes["N"] * attributes["K"] for attributes in _block_attributes(graph))
-    beside = {name for node in graph.node if node.op_type == BLOCKS for name in node.input}
-    others = sum(
-        math.prod(weight.dims)
-        for weight in graph.initializer
-        if weight.data_type == TensorProto.FLOAT and weight.name not in beside
-    )
-    return float(quantized / max(quantized + others, 1))
+    return sorted({attributes.get("accuracy_level", 0) for attributes in onnx_graphs.block_attributes(graph)})
 
 
 def open_engine(folder: Path) -> Any:

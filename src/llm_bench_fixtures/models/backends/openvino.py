@@ -19,24 +19,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+from llm_bench_fixtures.models import conversion
+from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends.optimum_models import (
     NEEDS_TRANSFORMERS_4,
     TASK,
     HoardingModel,
     check_exportable,
-    try_generating,
+    try_converted,
 )
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.conversion import (
-    TextTrial,
-    converted_facts,
-    key_of,
-    logits_of,
-    unavailable_where_it_fails,
-    write_counts,
-)
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant
@@ -102,14 +95,14 @@ def load(request: LoadRequest) -> OpenVinoModel:
     folder = made[-1].folder
     module = open_model(folder, is_float32=quantization is None)
     chosen = chosen_by(module, is_float32=quantization is None)
-    facts = converted_facts(
+    facts = conversion.converted_facts(
         request,
         made,
         before_bytes,
         label=f"OpenVINO {quantization or 'float32'} weights ({chosen.label})",
         weight_bytes=(folder / WEIGHTS_FILE).stat().st_size,
     )
-    facts = replace(facts, compute=chosen.compute, tolerance=chosen.tolerance)
+    facts = replace(facts, compute=chosen.compute, tolerance=tolerance_of(chosen.compute))
     return OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 
@@ -146,20 +139,20 @@ def export(request: LoadRequest) -> Artifact:
 
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {name} to OpenVINO")
-        with exporting, unavailable_where_it_fails(f"Optimum can't export {model_type} models to OpenVINO"):
+        with exporting, conversion.unavailable_where_it_fails(f"Optimum can't export {model_type} models to OpenVINO"):
             trial = _export(request, folder)
         _finish(request, folder, trial)
 
-    return request.store.get("openvino-export", key_of(request, LIBRARIES, COUNTS), build)
+    return request.store.get("openvino-export", conversion.key_of(request, LIBRARIES, COUNTS), build)
 
 
-def _export(request: LoadRequest, folder: Path) -> TextTrial:
+def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     """Export what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
     from optimum.exporters.openvino import export_from_model
     from optimum.intel.openvino import OVConfig
 
     module = load_float32(request)
-    trial = TextTrial.of(module)
+    trial = conversion.TextTrial.of(module)
     with _silence():
         export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
     return trial
@@ -168,11 +161,11 @@ def _export(request: LoadRequest, folder: Path) -> TextTrial:
 def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Artifact:
     """The exported graph with weights in fewer bits. Raises BackendUnavailable where it can't be made or run."""
     name, model_type = request.source.name, request.source.load_config().model_type
-    key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": str(QUANTIZATIONS[quantization])}
+    key: Key = {**conversion.key_of(request, LIBRARIES, COUNTS), "config": str(QUANTIZATIONS[quantization])}
 
     def build(folder: Path) -> None:
         quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to {quantization} for OpenVINO")
-        with quantizing, unavailable_where_it_fails(f"OpenVINO can't quantize {model_type} models"):
+        with quantizing, conversion.unavailable_where_it_fails(f"OpenVINO can't quantize {model_type} models"):
             _quantize(exported.folder, folder, quantization)
         _finish(request, folder)
 
@@ -189,18 +182,13 @@ def _quantize(source: Path, target: Path, quantization: str) -> None:
         module.save_pretrained(target)
 
 
-def _finish(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> None:
+def _finish(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None) -> None:
     """Count the weights of the graph in the folder, and try it, so that one that doesn't run isn't kept.
 
     trial: of one in float32. Raises AnotherModel where it fails that.
     """
-    model_type = request.source.load_config().model_type
-    with unavailable_where_it_fails(f"OpenVINO doesn't run {model_type} models as converted"):
-        count_weights(folder)
-        module = open_model(folder, is_float32=trial is not None)
-        try_generating(module, request.source.load_tokenizer())
-        if trial is not None:
-            trial.check("OpenVINO's conversion", partial(logits_of, module))
+    count_weights(folder)
+    try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=trial is not None), trial)
 
 
 class OpenVinoModel(HoardingModel):
@@ -263,11 +251,6 @@ class Choices:
         """The dtype that matrices are multiplied in; None for integers."""
         return None if self.group else FLOATS[self.floats]
 
-    @property
-    def tolerance(self) -> float:
-        rounded = self.group or self.cache not in FLOATS
-        return max(tolerance_of(FLOATS[self.floats]), TOLERANCES[Arithmetic.INT8] if rounded else 0.0)
-
 
 def chosen_by(module: Any, *, is_float32: bool) -> Choices:
     """Choices that the compiled model reports, after a pass over one token: only then is it settled, and weights have
@@ -298,7 +281,7 @@ def count_weights(folder: Path) -> None:
     import openvino
 
     graph = openvino.Core().read_model(folder / GRAPH_FILE)
-    write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True)))
+    conversion.write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True)))
 
 
 def weight_bytes_read(graph: Any) -> int:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.conversion import TextTrial, logits_of, unavailable_where_it_fails
 from llm_bench_fixtures.models.transformers import TransformersModel, prepare_for_greedy
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from llm_bench_fixtures.workloads import Tokenizer
+    from llm_bench_fixtures.models.loading import LoadRequest
 
 TASK = "text-generation-with-past"
 NEEDS_TRANSFORMERS_4 = "it takes transformers 4.57, because optimum-onnx 0.1.0 allows no newer one"
@@ -56,13 +57,24 @@ def unbind_partials(module: ModuleType) -> None:
             owner.NORMALIZED_CONFIG_CLASS = staticmethod(held)  # type: ignore[attr-defined]
 
 
-def try_generating(module: Any, tokenizer: Tokenizer, device: str = "cpu") -> None:
-    """Generate two tokens for two rows. Raises what the libraries raise."""
+def try_converted(
+    request: LoadRequest, engine: str, open_module: Callable[[], Any], trial: TextTrial | None = None
+) -> None:
+    """Generate two tokens for two rows with what was converted, and hold it against the trial, so that one that fails
+    isn't kept.
+
+    Raises BackendUnavailable for one that doesn't run, AnotherModel for one that fails the trial.
+    """
     import torch
 
-    prepare_for_greedy(module, tokenizer)
-    ids = torch.ones(2, 3, dtype=torch.int64, device=device)
-    module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2)
+    kind = request.source.load_config().model_type
+    with unavailable_where_it_fails(f"{engine} doesn't run {kind} models as converted"):
+        module = open_module()
+        prepare_for_greedy(module, request.source.load_tokenizer())
+        ids = torch.ones(2, 3, dtype=torch.int64, device=request.device.name)
+        module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2)
+        if trial is not None:
+            trial.check(f"{engine}'s conversion", partial(logits_of, module))
 
 
 class HoardingModel(TransformersModel):
