@@ -172,7 +172,7 @@ def test_a_database_that_can_not_be_used_is_told_before_anything_is_measured(
 def test_a_typing_error_is_told_before_anything_is_written(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(FILE.replace('name = "large"', 'nmae = "large"'), encoding="utf-8")
     assert sweep(file) == 4
-    assert "sweep.toml, line 5: unknown key in [[model]] 'nmae'. Did you mean name?" in capsys.readouterr().err
+    assert "sweep.toml: unknown key in [[model]] 'nmae'. Did you mean name?" in capsys.readouterr().err
     assert not (file.parent / "fleet").exists()
 
 

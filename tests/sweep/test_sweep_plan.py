@@ -1,4 +1,4 @@
-"""A sweep in TOML: its cells, and what is wrong with it, by line and key."""
+"""A sweep in TOML: its cells, and what is wrong with it, by table and key."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ environment = { B = "3" }
 
 
 def cells(text: str, *, is_local: bool = False) -> dict[str, Cell]:
-    return {
-        cell.name: cell for cell in cells_of(parse_matrix(text, "sweep.toml"), text, "sweep.toml", is_local=is_local)
-    }
+    found = cells_of(parse_matrix(text, "sweep.toml"), "sweep.toml", is_local=is_local)
+    return {cell.name: cell for cell in found}
 
 
 def test_each_model_is_run_on_each_machine_with_each_set_of_options() -> None:
@@ -82,32 +81,32 @@ def test_a_cell_is_another_one_where_anything_that_it_runs_is_another() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[[model]]\nname = "a"\nargumets = []', "3: unknown key in [[model]] 'argumets'. Did you mean arguments?"),
-        ("folders = 'x'", "line 1: unknown key 'folders'. Did you mean folder?"),
-        ('[[model]]\nname = "a"\n\n[[model]]\nname = 3', "line 5: model[1].name: expected a text, got a whole number"),
-        ('[[model]]\nname = "a"\n\n[[model]]\nmodel = "b"', "line 4: model[1]: object missing required field name"),
-        ('arguments = "-k x"', "line 1: arguments: expected a list, got a text"),
+        ('[[model]]\nname = "a"\nargumets = []', "unknown key in [[model]] 'argumets'. Did you mean arguments?"),
+        ("folders = 'x'", "unknown key 'folders'. Did you mean folder?"),
+        ('[[model]]\nname = "a"\n\n[[model]]\nname = 3', "model[1].name: expected a text, got a whole number"),
+        ('[[model]]\nname = "a"\n\n[[model]]\nmodel = "b"', "sweep.toml: model[1]: object missing required field name"),
+        ('arguments = "-k x"', "sweep.toml: arguments: expected a list, got a text"),
         (
             '[[machine]]\nname = "a"\n[machine.resources]\ngpu = "two"',
-            "line 3: machine[0].resources[...]: expected a number, got a text",
+            "sweep.toml: machine[0].resources[...]: expected a number, got a text",
         ),
-        ('[[machine]]\nname = "a"\ngpus = -1', "line 3: machine[0].gpus: expected a number >= 0.0"),
-        ('[[model]]\nname = "a/b"', "line 2: model[0].name: expected a text of letters, digits, . _ + and -"),
-        ('[[options]]\nname = "a"\nname = "b"', "is no TOML: Cannot overwrite a value (at end of document)\n  3: name"),
-        ('suite = ["a"\nfolder = "b"', "is no TOML: Unclosed array (at line 2, column 1)\n  2: folder"),
-        ('[[options]]\nname = "a"\n[[options]]\nname = "a"', "line 4: two cells would be called 'a': give each [[op"),
-        ('[[model]]\nname = "a"\n[[model]]\nname = "A"', "line 4: two cells would be called 'A'"),
-        ('leave_out = ["b*"]\n[[model]]\nname = "a"', "line 1: leave_out has 'b*', which is the name of no cell"),
-        ('leave_out = ["*"]\n[[model]]\nname = "a"', "line 1: leave_out leaves no cell"),
-        ('[model]\nname = "a"', "write [[model]]"),
+        ('[[machine]]\nname = "a"\ngpus = -1', "sweep.toml: machine[0].gpus: expected a number >= 0.0"),
+        ('[[model]]\nname = "a/b"', "sweep.toml: model[0].name: expected a text matching regex"),
+        ('[[options]]\nname = "a"\nname = "b"', "is no TOML: Cannot overwrite a value (at end of document)"),
+        ('suite = ["a"\nfolder = "b"', "is no TOML: Unclosed array (at line 2, column 1)"),
+        ('[[options]]\nname = "a"\n[[options]]\nname = "a"', "two cells would be called 'a': give each [[op"),
+        ('[[model]]\nname = "a"\n[[model]]\nname = "A"', "sweep.toml: two cells would be called 'a'"),
+        ('leave_out = ["b*"]\n[[model]]\nname = "a"', "sweep.toml: leave_out has 'b*', which is the name of no cell"),
+        ('leave_out = ["*"]\n[[model]]\nname = "a"', "sweep.toml: leave_out leaves no cell"),
+        ('[model]\nname = "a"', "sweep.toml: model: expected a list, got"),
         ('[[machine]]\nname = "a"\nresources = { GPU = 1 }', "gpus"),
         ('[[machine]]\nname = "a"\nresources = { CPU = 4 }', "CPU"),
-        ('[[machine]]\nname = "a"\nresources = { llm-bench = 0 }', "llm-bench"),
-        ('[[machine]]\nname = "a"\nresources = { arm = -1 }', "arm"),
+        ('[[machine]]\nname = "a"\nresources = { llm-bench = 1 }', "llm-bench"),
+        ('[[machine]]\nname = "a"\nresources = { arm = -1 }', "machine[0].resources[...]: expected a number"),
         ('[[machine]]\nname = "a"\ngpus = 1.5', "gpus"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_by_line_and_key(text: str, said: str) -> None:
+def test_what_is_wrong_is_told_by_table_and_key(text: str, said: str) -> None:
     with pytest.raises(InvalidSetting) as error:
         cells(text)
     assert str(error.value).startswith("sweep.toml")
