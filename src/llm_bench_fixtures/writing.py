@@ -36,15 +36,11 @@ def write_whole(path: Path, text: str, *, follows: bool = True) -> None:
 
 def append_text(path: Path, text: str) -> None:
     """Add to the file, because others write to a CI step's summary too. Raises UnwritableFile."""
-    try:
+    with naming_unwritable(path):
         _is_stream(path)  # refuses a disk
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
-    except UnwritableFile:
-        raise
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def write_or_keep(path: Path, text: str) -> tuple[Path, str]:
@@ -64,10 +60,8 @@ def write_or_keep(path: Path, text: str) -> tuple[Path, str]:
 
 def new_folder() -> Path:
     """A new folder among the temporary ones, which nobody removes. Raises UnwritableFile."""
-    try:
+    with naming_unwritable(Path(tempfile.gettempprefix())):
         return Path(tempfile.mkdtemp(prefix="llm-bench-"))
-    except OSError as error:
-        raise unwritable(Path(tempfile.gettempprefix()), error) from error
 
 
 @contextmanager
@@ -77,22 +71,12 @@ def replacing(path: Path, *, follows: bool = True) -> Iterator[Path]:
     Where the block raises, `path` stays as it was. follows: where `path` is a link, write the file that it leads to;
     otherwise the link itself is replaced. Raises UnwritableFile.
     """
-    try:
-        with _receiver(path, follows=follows) as scratch:
-            yield scratch
-    except UnwritableFile:
-        raise
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-@contextmanager
-def _receiver(path: Path, *, follows: bool) -> Iterator[Path]:
-    if follows and _is_stream(path):
-        with _poured_into(path) as scratch:
-            yield scratch
-    else:
-        with _moved_to(path.resolve() if follows and path.is_symlink() else path) as scratch:
+    with naming_unwritable(path):
+        if follows and _is_stream(path):
+            receiver = _poured_into(path)
+        else:
+            receiver = _moved_to(path.resolve() if follows and path.is_symlink() else path)
+        with receiver as scratch:
             yield scratch
 
 
@@ -149,7 +133,7 @@ def _check_may_be_replaced(path: Path, found: os.stat_result | None) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise UnwritableFile where no file of that path can be written, as far as that is known without writing it."""
-    try:
+    with naming_unwritable(path):
         _check_answers(path.parent)
         if _is_stream(path):
             if not os.access(path, os.W_OK):
@@ -158,15 +142,11 @@ def check_writable(path: Path) -> None:
             target = path.resolve()
             _check_may_be_replaced(target, _stat(target))
             check_folder(target.parent)
-    except UnwritableFile:
-        raise
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise unwritable(path, error) from error
 
 
 def check_folder(folder: Path) -> None:
     """Raise UnwritableFile unless files can be made in the folder, or in the nearest one above it that exists."""
-    try:
+    with naming_unwritable(folder):
         _check_answers(folder)
         there = next(one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one))
         if not there.is_dir():
@@ -177,8 +157,6 @@ def check_folder(folder: Path) -> None:
         if free < LEAST_FREE_BYTES:
             least = f"less than {LEAST_FREE_BYTES / 1e6:.0f}"
             raise OSError(errno.ENOSPC, f"{there} has {free / 1e6:.0f} MB left, {least}")
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 def _check_answers(folder: Path) -> None:
@@ -226,9 +204,20 @@ def naming_full_disks(cache: Path) -> Iterator[None]:
         raise NoRoom(f"there is no room left in {folder}: make some, or name another folder with {option}") from error
 
 
-def unwritable(path: Path, error: Exception) -> UnwritableFile:
+@contextmanager
+def naming_unwritable(path: Path) -> Iterator[None]:
+    """Raise UnwritableFile, which names the path and says why it can't be written, for what the system refuses."""
+    try:
+        yield
+    except UnwritableFile:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> UnwritableFile:
     """The error that names the file, and why it can't be written."""
-    return UnwritableFile(f"{path} can't be written: {getattr(error, 'strerror', None) or error}")
+    return UnwritableFile(f"{path} can't be written: {error.strerror or error}")
 
 
 def _is_stream(path: Path) -> bool:
