@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from types import SimpleNamespace
 
 import pytest
 
 from llm_bench_fixtures.errors import (
     BackendUnavailable,
-    NoCandidateLoaded,
     UnknownName,
     WorkerDied,
     WorkerFailed,
@@ -66,10 +64,3 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, near: tuple[st
     assert f"{meant}: perplexity, latency_s, latency_cv" in str(
         UnknownName("metric", given, ["perplexity", "latency_s", "latency_cv"], near)
     )
-
-
-@pytest.mark.parametrize(("level", "advice"), [(0, "Give --llm-model"), (1, "Give --llm-model"), (2, "Python runs")])
-def test_missing_docstrings_are_named_as_the_cause(level: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: with PYTHONOPTIMIZE=2 a config "makes no model" for lack of a section in a docstring."""
-    monkeypatch.setattr("llm_bench_fixtures.errors.sys", SimpleNamespace(flags=SimpleNamespace(optimize=level)))
-    assert str(NoCandidateLoaded([("tiny", "why")])).splitlines()[-1].startswith(advice)

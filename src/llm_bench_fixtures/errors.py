@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Iterable, Sequence
 
 from llm_bench_fixtures.text import harmless_text, without_middle
@@ -13,7 +12,6 @@ LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
 PROCESS_LIMIT = " (most often a limit on processes and threads: ulimit -u, or the container's)"
 LEAST_ALIKE = 0.7  # similarity of two names, one of which is a typing error of the other
-WITHOUT_DOCSTRINGS = 2  # Python's level of optimization
 
 
 def first_line(text: object) -> str:
@@ -159,12 +157,10 @@ class NoCandidateLoaded(LlmBenchError):
     def __init__(self, failures: Sequence[tuple[str, str]]) -> None:
         width = max(len(name) for name, _ in failures)
         rows = "\n".join(f"  {name:{width}}  {reason}" for name, reason in failures)
-        advice = "Give --llm-model a folder, or --llm-model tiny for the embedded model."
-        if sys.flags.optimize >= WITHOUT_DOCSTRINGS:
-            advice = (
-                "Python runs without docstrings, which transformers reads: unset PYTHONOPTIMIZE=2, and give no -OO."
-            )
-        super().__init__(f"No candidate could be loaded:\n{rows}\n{advice}")
+        super().__init__(
+            f"No candidate could be loaded:\n{rows}\n"
+            "Give --llm-model a folder, or --llm-model tiny for the embedded model."
+        )
 
 
 class IncompleteWeights(LlmBenchError):
