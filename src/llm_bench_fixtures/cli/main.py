@@ -31,21 +31,8 @@ from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.version import __version__
 
-COMMANDS: Mapping[str, ModuleType] = {
-    "run": run,
-    "report": report,
-    "merge": merge,
-    "compare": compare,
-    "gate": gate,
-    "bless": bless,
-    "history": history,
-    "export": export,
-    "trend": trend,
-    "sweep": sweep,
-    "pair": pair,
-    "aa": aa,
-    "cache": cache,
-}
+MODULES = (run, report, merge, compare, gate, bless, history, export, trend, sweep, pair, aa, cache)
+COMMANDS: Mapping[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
 
