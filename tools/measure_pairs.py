@@ -75,13 +75,10 @@ def trial_of(
             {str(index): side(of_side) for index, of_side in enumerate(products)},
             command,
             Path(folder) / "trial",
-            lambda _: pace,
             random.Random(),  # noqa: S311  # chance, not secrecy
-            lambda collected: collected[0],
-            observes=False,
-            into=trial,
-            announce=lambda _: None,
-            roster=Roster(),
+            lambda collected: (collected[0], pace),
+            trial,
+            Roster(),
         )
     return trial
 

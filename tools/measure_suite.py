@@ -130,13 +130,10 @@ def trial_on(core: int, products: Mapping[str, int], arguments: Sequence[str]) -
             {"BASE": side({}), "HEAD": side(products)},
             command,
             Path(folder) / "trial",
-            lambda _: TrialPace(time_s=TIME_S),
             random.Random(),  # noqa: S311  # chance, not secrecy
-            lambda collected: collected[0],
-            observes=False,
-            into=trial,
-            announce=lambda _: None,
-            roster=Roster(),
+            lambda collected: (collected[0], TrialPace(time_s=TIME_S)),
+            trial,
+            Roster(),
         )
     return trial
 

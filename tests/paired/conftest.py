@@ -60,7 +60,6 @@ def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
             "threshold": 0.03,
             "pairs": 3,
             "pace": TrialPace(rounds=4, warmup_s=0.0),
-            "max_time_per_test_s": 60.0,
             **planned,
         }
         command = Command((), {}, (), timeout_s)

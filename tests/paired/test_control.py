@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from run_factory import make_record, make_run, make_variant
 
@@ -16,6 +17,7 @@ from llm_bench_fixtures.paired.protocol import PROTOCOL, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.paired.tree import HypothesisGroup
+from llm_bench_fixtures.paired.workers import Roster
 from llm_bench_fixtures.report.judged.pair import pair_report
 from llm_bench_fixtures.results.record import MemoryFacts
 from llm_bench_fixtures.results.storage import run_to_json
@@ -71,6 +73,13 @@ def test_pairs_run_at_the_same_time_once_the_first_one_has_begun(run_pair: RunPa
 def test_no_second_pair_runs_where_memory_has_no_room(run_pair: RunPair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "has_room", lambda roster: False)
     assert run_pair({"tests": TWO}, {"tests": TWO}, lanes=2).at_once == 1
+
+
+@pytest.mark.parametrize(("used", "room"), [(100, True), (500, True), (501, False)])
+def test_a_lane_needs_twice_the_memory_of_the_others(monkeypatch: pytest.MonkeyPatch, used: int, *, room: bool) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1000}))
+    monkeypatch.setattr(Roster, "resident_bytes", used)
+    assert control.has_room(Roster()) is room
 
 
 def test_a_failure_of_one_pair_ends_the_other(run_pair: RunPair, tmp_path: Path) -> None:

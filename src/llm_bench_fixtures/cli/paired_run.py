@@ -30,8 +30,6 @@ from llm_bench_fixtures.results.formatting import count
 
 PAIRS = 8
 TIMEOUT_S = 300.0
-MAX_TIME_PER_TEST_S = 60.0
-SUITE_TIME_S = 900.0
 AT_ONCE = 2
 
 
@@ -58,8 +56,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_seconds),
         metavar="SECONDS",
         help="no pair begins that isn't expected to end within this time, which includes starting the processes. "
-        f"Default: {MAX_TIME_PER_TEST_S:g} for each test that both sides have, but at most {SUITE_TIME_S:g}, or what "
-        f"{SUITE_PAIRS} pairs take",
+        f"Default: {PairPlan.max_time_per_test_s:g} for each test that both sides have, but at most "
+        f"{PairPlan.suite_time_s:g}, or what {SUITE_PAIRS} pairs take",
     )
     parser.add_argument(
         "--at-once",
@@ -113,8 +111,6 @@ def make_plan(
         threshold=threshold,
         pairs=given.pairs,
         pace=TrialPace(rounds=given.rounds),
-        max_time_per_test_s=MAX_TIME_PER_TEST_S,
-        suite_time_s=SUITE_TIME_S,
         max_time_s=given.max_time,
         grows=grows,
         allowed=allowed,

@@ -7,13 +7,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
-from llm_bench_fixtures.paired.display import Display, difference_text, duration_text, short_name
-from llm_bench_fixtures.paired.lanes import Lanes, has_room
+from llm_bench_fixtures.paired.display import Display, duration_text, short_name
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
@@ -21,6 +21,7 @@ from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
+from llm_bench_fixtures.processes.memory import free_memory_bytes
 from llm_bench_fixtures.results.record import Status
 
 LABELS = (BASE, HEAD)
@@ -28,6 +29,8 @@ ROUNDS_SHARE = 0.4  # share of a pair's time for its rounds; the rest starts pro
 SUITE_PAIRS = 5  # pairs that a large suite of a slow model gets, however long they take
 MARGIN = 1.1  # expected time of a pair over that of the pair before
 LEAST_SHARE = 0.25  # expected time of a pair with few tests over that of one with all tests, at least
+POLL_S = 0.5  # between two looks at whether another lane can be opened
+ROOM = 2.0  # a lane is opened if so many times the memory of all workers is free
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class PairPlan:
     """Number of pairs before the first analysis."""
     pace: TrialPace
     """Slowest pace, used where there are few tests."""
-    max_time_per_test_s: float
+    max_time_per_test_s: float = 60.0
     """Seconds for each test that both sides have, unless `max_time_s` is given."""
-    suite_time_s: float = math.inf
+    suite_time_s: float = 900.0
     """The most for all tests together, unless SUITE_PAIRS pairs take longer or `max_time_s` is given."""
     max_time_s: float | None = None
     """No pair begins that isn't expected to end within this time."""
@@ -83,12 +86,12 @@ class PairedRun:
 
     def __post_init__(self) -> None:
         self._sequential = SequentialTests(self.plan.threshold, self.plan.pairs)
-        self._lanes: Lanes[Command, int] = Lanes(self.plan.commands, Roster())
+        self._roster = Roster()
         self._trials: list[Trial] = []
         self._ended: list[Trial] = []
+        self._at_once = 0
         self._absent: dict[str, NotCompared] = {}
         self._tests: tuple[str, ...] = ()
-        self._worst = ""
         self._started = self.clock()
         self._failure = ""
         self._interrupted = False
@@ -96,7 +99,7 @@ class PairedRun:
     def run(self) -> PairedResult:
         """However the run ends, the result has the verdicts of the complete pairs and why there are no more."""
         try:
-            self._lanes.run(self._begin_pair, self._run_pair, self._end_pair)
+            self._run_pairs()
             if self._sequential.pairs > self._sequential.analyzed_pairs:
                 self._sequential.analyze()  # the time is spent
         except SideFailed as error:
@@ -106,23 +109,47 @@ class PairedRun:
         self.display.clear()
         return self._result()
 
-    def _begin_pair(self, running: int) -> int | None:
-        """The number of the next pair, from 1, if there is to be one while so many others run."""
-        if self._trials and not self._wants_another(running):
-            return None
-        self._trials.append(Trial())
-        return len(self._trials)
+    def _run_pairs(self) -> None:
+        """Run pairs in threads, one in each lane at a time, until no more is wanted.
+
+        If anything raises, the workers are dismissed, and what was raised is raised here once the pairs are over.
+        """
+        running: dict[Future[None], tuple[Command, Trial]] = {}
+        free = list(self.plan.commands)
+        with ThreadPoolExecutor(len(free)) as pool:
+            try:
+                while True:
+                    while free and self._wants_another(len(running)):
+                        trial = Trial(len(self._trials) + 1)
+                        self._trials.append(trial)
+                        command = free.pop(0)
+                        running[pool.submit(self._run_pair, command, trial)] = command, trial
+                        self._at_once = max(self._at_once, len(running))
+                    if not running:
+                        return
+                    done, _ = wait(running, POLL_S if free else None, FIRST_COMPLETED)
+                    for future in done:
+                        command, trial = running.pop(future)
+                        free.insert(0, command)
+                        future.result()
+                        self._end_pair(trial)
+            except BaseException:
+                self._roster.dismiss()
+                raise
 
     def _wants_another(self, running: int) -> bool:
+        """Whether another pair is to begin while so many run."""
+        if not self._trials:
+            return True
         if self._sequential.pairs + running >= self._sequential.next_analysis:
             return False  # the analysis that is due may settle what the pair would measure
         if not self._sequential.pairs:  # the first pair goes alone until it is known what a lane takes
             first = self._trials[0]
             has_begun = bool(first.endings) and first.is_on_cpu and self._elapsed_s < self._max_time_s / 2
-            return not running or (has_begun and has_room(self._lanes.roster))
+            return not running or (has_begun and has_room(self._roster))
         if not self._sequential.open_tests or (not self.plan.grows and self._sequential.pairs >= self.plan.pairs):
             return False
-        if running and not (self._trials[0].is_on_cpu and has_room(self._lanes.roster)):
+        if running and not (self._trials[0].is_on_cpu and has_room(self._roster)):
             return False
         return self._elapsed_s + self._expected_s <= self._max_time_s
 
@@ -148,51 +175,44 @@ class PairedRun:
         given_s = self.plan.time_s(tests)
         if self.plan.max_time_s is not None or not self._ended:
             return given_s
-        turns = math.ceil(min(self.plan.pairs, SUITE_PAIRS) / max(self._lanes.most_at_once, 1))
+        turns = math.ceil(min(self.plan.pairs, SUITE_PAIRS) / max(self._at_once, 1))
         return min(self.plan.max_time_per_test_s * tests, max(given_s, turns * self._pair_s))
 
-    def _run_pair(self, command: Command, number: int) -> None:
+    def _run_pair(self, command: Command, trial: Trial) -> None:
         """Run a pair, in a thread of its own."""
-        trial = self._trials[number - 1]
-        self.display.now(lambda: f"{self._position(number)}: starting both sides")
+        self.display.now(lambda: f"{self._position(trial)}: starting both sides")
         run_trial(
             dict(zip(LABELS, self.sides, strict=True)),
             command,
-            self.scratch / f"pair-{number}",
-            lambda tests: self.plan.pace_of(tests, len(self._tests)),
+            self.scratch / f"pair-{trial.number}",
             self.coin,
-            lambda collected: self._choose(collected, is_first=number == 1),
-            observes=number == 1,
-            into=trial,
-            announce=lambda test: self.display.now(lambda: self._doing(test, number, trial)),
-            roster=self._lanes.roster,
+            lambda collected: self._choose(collected, is_first=trial.number == 1),
+            trial,
+            self._roster,
+            observes=trial.number == 1,
+            announce=lambda test: self.display.now(lambda: self._doing(test, trial)),
             clock=self.clock,
         )
 
-    def _end_pair(self, number: int) -> None:
-        trial = self._trials[number - 1]
+    def _end_pair(self, trial: Trial) -> None:
         self._ended.append(trial)
         self._note_absences(trial)
         self._sequential.add(self._differences(trial), trial.variants)
         if self._sequential.is_due:
             self._sequential.analyze()
-        self._worst = self._worst_difference()
-        self.display.done(f"{self._position(number)}, {trial.total_s:.0f} s{self._so_far}")
+        self.display.done(f"{self._position(trial)}, {trial.total_s:.0f} s{self._left}")
 
-    def _choose(self, collected: Sequence[tuple[str, ...]], *, is_first: bool) -> Sequence[str]:
-        """Choose a pair's tests: in the first all that both sides have, in BASE's order; in later ones those that are
-        open."""
+    def _choose(self, collected: Sequence[tuple[str, ...]], *, is_first: bool) -> tuple[Sequence[str], TrialPace]:
+        """Choose a pair's tests, and their pace: in the first pair all that both sides have, in BASE's order; in later
+        ones those that are open, and that both sides still have."""
         base, head = collected
         if is_first:
             self._note(NotCompared(test, Absence.VANISHED, BASE) for test in base if test not in head)
             self._note(NotCompared(test, Absence.NEW, HEAD) for test in head if test not in base)
-            self._tests = tuple(test for test in base if test in head)
-            return self._tests
-        for label, tests in zip(LABELS, collected, strict=True):
-            lost = [test for test in self._open_tests if test not in tests]
-            why = "it was collected in the first pair only"
-            self._note(NotCompared(test, Absence.NOT_TIMED, label, why) for test in lost)
-        return self._open_tests
+            tests = self._tests = tuple(test for test in base if test in head)
+        else:
+            tests = tuple(test for test in self._open_tests if test in base and test in head)
+        return tests, self.plan.pace_of(len(tests), len(self._tests))
 
     @property
     def _open_tests(self) -> tuple[str, ...]:
@@ -219,32 +239,23 @@ class PairedRun:
             if (difference := pair_difference(metric, rows_of(metric.name, test, trial))) is not None
         }
 
-    def _position(self, number: int) -> str:
-        return f"pair {number} of {self._sequential.next_analysis}"
+    def _position(self, trial: Trial) -> str:
+        return f"pair {trial.number} of {self._sequential.next_analysis}"
 
-    def _doing(self, test: str, number: int, trial: Trial) -> str:
-        all_tests = self._tests if number == 1 else self._open_tests
+    def _doing(self, test: str, trial: Trial) -> str:
+        all_tests = self._tests if trial.number == 1 else self._open_tests
         position = f"test {len(trial.endings) + 1} of {len(all_tests)}"
-        return f"{self._position(number)}, {position}: {short_name(test)}{self._so_far}"
-
-    def _worst_difference(self) -> str:
-        """The worst difference so far. Computing it takes too long while rounds run."""
-        findings = self._sequential.findings().tests.items()
-        known = [(key, found.estimate) for key, found in findings if found.estimate]
-        if not known:
-            return ""
-        worst, found = max(known, key=lambda item: item[1].mean)
-        return f"; worst: {short_name(worst.test)} {worst.metric} {difference_text(worst.metric, found)}"
+        return f"{self._position(trial)}, {position}: {short_name(test)}{self._left}"
 
     @property
-    def _so_far(self) -> str:
-        """The worst difference so far, and the time to the next analysis."""
+    def _left(self) -> str:
+        """The time to the next analysis, once it is known what a pair takes."""
         if not self._ended:
-            return self._worst
+            return ""
         missing = self._sequential.next_analysis - self._sequential.pairs
-        to_analysis_s = missing * self._pair_s / max(self._lanes.most_at_once, 1)
+        to_analysis_s = missing * self._pair_s / max(self._at_once, 1)
         left_s = max(min(to_analysis_s, self._max_time_s - self._elapsed_s), 0.0)
-        return f"{self._worst}; verdicts in about {duration_text(left_s)}"
+        return f"; verdicts in about {duration_text(left_s)}"
 
     def _result(self) -> PairedResult:
         for trial in self._trials:
@@ -257,7 +268,7 @@ class PairedRun:
             threshold=self.plan.threshold,
             threads=self.plan.threads,
             cores=tuple(core for command in self.plan.commands for core in command.cores),
-            at_once=self._lanes.most_at_once,
+            at_once=self._at_once,
             first_analysis=self.plan.pairs,
             analyses=self._sequential.analyses,
             findings=findings.tests,
@@ -272,6 +283,11 @@ class PairedRun:
             interrupted=self._interrupted,
             allowed=self.plan.allowed,
         )
+
+
+def has_room(roster: Roster) -> bool:
+    """Whether the machine's memory has room for one more lane like those that run."""
+    return free_memory_bytes() >= ROOM * roster.resident_bytes
 
 
 def rows_of(metric: str, test: str, trial: Trial) -> list[tuple[Times, Times]]:

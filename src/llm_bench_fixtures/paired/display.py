@@ -1,6 +1,6 @@
 """What a paired run shows while it runs: one line that is rewritten on a terminal; elsewhere one line for each pair.
 
-Durations, tests and differences are written here, too.
+Durations and tests are written here, too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-from llm_bench_fixtures.paired.statistics import PairedDifference, ratios
-from llm_bench_fixtures.results.formatting import format_change
 from llm_bench_fixtures.text import in_encoding, printable, without_commands
 
 ERASE = "\r\x1b[K"
@@ -45,12 +43,6 @@ class Display:
         with suppress(OSError, ValueError):  # a terminal that is gone, or a full disk, ends no measurement
             self._stream.write(in_encoding(without_commands(text), self._stream.encoding))
             self._stream.flush()
-
-
-def difference_text(metric: str, found: PairedDifference) -> str:
-    """HEAD's metric against BASE's, with the interval in parentheses; "+" if HEAD's value is higher."""
-    ratio, low, high = map(format_change, ratios(metric, found))
-    return f"{ratio} ({low} to {high})"
 
 
 def duration_text(seconds: float) -> str:

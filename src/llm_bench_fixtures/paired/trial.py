@@ -66,6 +66,8 @@ class TrialPace:
 class Trial:
     """Measurements of one trial. It is filled as the trial goes on, so that an interrupted one keeps what it has."""
 
+    number: int = 1
+    """Place among the run's trials, from 1."""
     collected: list[tuple[str, ...]] = field(default_factory=list)
     """Tests that can be compared, one tuple per side."""
     rounds: dict[str, list[Row]] = field(default_factory=dict)
@@ -87,44 +89,22 @@ class Trial:
     is_complete: bool = False
 
 
-Choose: TypeAlias = Callable[[Sequence[tuple[str, ...]]], Sequence[str]]
-Announce: TypeAlias = Callable[[str], None]
-PaceOf: TypeAlias = Callable[[int], TrialPace]  # the pace of a trial with so many tests
+Choose: TypeAlias = Callable[[Sequence[tuple[str, ...]]], tuple[Sequence[str], TrialPace]]
 
 
 @dataclass
-class Coordinator:
-    """Leads the workers of one trial through their tests."""
+class _Coordinator:
+    """Leads the workers of one trial through a test."""
 
     workers: Sequence[Worker]
-    pace_of: PaceOf
+    pace: TrialPace
     coin: random.Random
     """Draws the order of the sides within each round."""
-    announce: Announce
-    """Is called with each test before it runs."""
     trial: Trial
     """Is filled."""
+    warm_variant: str = ""
 
-    def __post_init__(self) -> None:
-        self._warm_variant = ""
-        self._pace = self.pace_of(0)
-
-    def run(self, choose: Choose, *, observes: bool, cores: tuple[int, ...]) -> None:
-        """Run the tests that `choose` takes of those collected. Raises SideFailed; the trial keeps its rounds."""
-        for worker in self.workers:
-            worker.greet(observes=observes, cores=cores)
-        self.trial.collected += [worker.expect(Collected).tests for worker in self.workers]
-        tests = choose(self.trial.collected)
-        self._pace = self.pace_of(len(tests))
-        for worker in self.workers:
-            worker.send(Selected(tuple(tests)))
-        for test in tests:
-            self.announce(test)
-            self._run_test(test)
-        self.trial.runs += [worker.expect(Finished).run for worker in self.workers]
-        self.trial.is_complete = True
-
-    def _run_test(self, test: str) -> None:
+    def run_test(self, test: str) -> None:
         for worker in self.workers:
             worker.test = test
         answers = [self._answer(worker, Ready, Ended) for worker in self.workers]
@@ -163,20 +143,20 @@ class Coordinator:
         """Add as many rounds of each side as the pace has time for, by what the first one takes."""
         rows.append(self._row(go))
         row_s = sum(times.latency_s for times in rows[0])
-        rows.extend(self._row(go) for _ in range(self._pace.rounds_of(row_s, is_prefill=go.is_prefill) - 1))
+        rows.extend(self._row(go) for _ in range(self.pace.rounds_of(row_s, is_prefill=go.is_prefill) - 1))
 
     def _warm_up(self, variant: str, row: Row) -> int:
         """Run rounds that don't count if the variant was just loaded. row: the first tokens' times.
 
         Returns the number of tokens in a turn.
         """
-        tokens_per_turn = self._pace.tokens_per_turn(row)
+        tokens_per_turn = self.pace.tokens_per_turn(row)
         spent_s = [times.latency_s for times in row]
-        while variant != self._warm_variant and min(spent_s) < self._pace.warmup_s:
+        while variant != self.warm_variant and min(spent_s) < self.pace.warmup_s:
             row = self._row(Go(is_counted=False, tokens_per_turn=tokens_per_turn))
-            tokens_per_turn = self._pace.tokens_per_turn(row)
+            tokens_per_turn = self.pace.tokens_per_turn(row)
             spent_s = [spent + times.latency_s for spent, times in zip(spent_s, row, strict=True)]
-        self._warm_variant = variant
+        self.warm_variant = variant
         return tokens_per_turn
 
     def _row(self, go: Go) -> Row:
@@ -219,25 +199,36 @@ def run_trial(
     sides: Mapping[str, PairSide],
     command: Command,
     folder: Path,
-    pace_of: PaceOf,
     coin: random.Random,
     choose: Choose,
-    *,
-    observes: bool,
-    into: Trial,
-    announce: Announce,
+    trial: Trial,
     roster: Roster,
+    *,
+    observes: bool = False,
+    announce: Callable[[str], object] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Start a worker of each side, and lead them through the tests that `choose` takes of those collected.
+    """Start a worker of each side, and lead them through their tests.
 
-    sides: by label. folder: for what the workers write; it is made here. observes: whether the workers measure memory,
-    work and quality too. into: is filled. announce: is called with each test before it runs. roster: knows the workers
-    while they are alive. Raises SideFailed.
+    sides: by label. folder: for what the workers write; it is made here. choose: gives the tests to run, of those that
+    each side collected, and their pace. trial: is filled. roster: knows the workers while they are alive. observes:
+    whether the workers measure memory, work and quality too. announce: is called with each test before it runs. Raises
+    SideFailed; the trial keeps its rounds.
     """
     began = clock()
     with roster.started(sides, command, folder, coin) as workers:
-        Coordinator(workers, pace_of, coin, announce, into).run(choose, observes=observes, cores=command.cores)
+        for worker in workers:
+            worker.greet(observes=observes, cores=command.cores)
+        trial.collected += [worker.expect(Collected).tests for worker in workers]
+        tests, pace = choose(trial.collected)
+        for worker in workers:
+            worker.send(Selected(tuple(tests)))
+        coordinator = _Coordinator(workers, pace, coin, trial)
+        for test in tests:
+            announce(test)
+            coordinator.run_test(test)
+        trial.runs += [worker.expect(Finished).run for worker in workers]
+        trial.is_complete = True
         for worker in workers:
             worker.process.close()
-    into.total_s = clock() - began
+    trial.total_s = clock() - began
