@@ -47,7 +47,7 @@ from llm_bench_fixtures.plugin.stash import (
     settings_of,
 )
 from llm_bench_fixtures.plugin.storage import runs_folder
-from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.plugin.terminal_progress import announce, tell
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.report.files import Published, publish, publish_so_far
 from llm_bench_fixtures.report.findings import Findings
@@ -109,9 +109,7 @@ def _check_history(config: pytest.Config) -> None:
         except (MissingLibrary, UnusableHistory) as error:
             raise InvalidSetting(str(error)) from error
         except HistoryUnavailable as error:
-            reporter = config.pluginmanager.get_plugin("terminalreporter")
-            if reporter is not None:
-                tell(reporter, harmless([f"llm-bench: {error}. It is tried again when the run ends"]))
+            announce(config, [f"{error}. It is tried again when the run ends"], from_verbosity=-1)
 
 
 def score_the_rest(session: pytest.Session) -> None:

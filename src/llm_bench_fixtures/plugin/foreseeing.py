@@ -22,11 +22,10 @@ from llm_bench_fixtures.plugin.items import (
     variant_of,
 )
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
-from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
 from llm_bench_fixtures.session.forecast import Shape
 from llm_bench_fixtures.session.plan import Stage, loads_in
-from llm_bench_fixtures.text import harmless
 from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload
 
 LEAST_PROMPTS = 4  # prompts of a case that sweeps batch sizes
@@ -50,10 +49,8 @@ def foresee(session: pytest.Session) -> None:
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
         return
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and config.get_verbosity() >= 0 and bench.setup.forecast.left_s is not None:
-        said = bench.setup.forecast.describe(bench.deadline.limit_s, [*shorter_ways(session)])
-        tell(reporter, harmless([f"llm-bench: {said}"]))
+    if bench.setup.forecast.left_s is not None:
+        announce(config, [bench.setup.forecast.describe(bench.deadline.limit_s, [*shorter_ways(session)])])
 
 
 def shorter_ways(session: pytest.Session) -> Iterator[str]:

@@ -24,7 +24,7 @@ from llm_bench_fixtures.plugin.stash import (
     swept_variants,
     takes_requests,
 )
-from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Record, Scenario, Status
@@ -32,7 +32,6 @@ from llm_bench_fixtures.session.expecting import made_before
 from llm_bench_fixtures.session.own import OwnCase, own_cases
 from llm_bench_fixtures.session.plan import Case, Plan, Stage
 from llm_bench_fixtures.session.setup import Setup
-from llm_bench_fixtures.text import harmless
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
 LACKING: pytest.StashKey[dict[str, None]] = pytest.StashKey()  # what tests need that had nothing to run on, in order
@@ -267,13 +266,10 @@ def plan_and_arrange(
     to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}
     done = {case for case, *_ in placed} - {case for case, _ in to_come}
     bench.progress.expect(Part.CASE, len(to_come) + len(done), len(done))
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and config.get_verbosity() >= 0:
-        setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
-        own = f"own prompts: {setup.own.description}" if setup.own else ""
-        together = lineup.describe(made_before(setup, bench.loader.known))
-        lines = filter(None, (reference_line(setup), own, together, setup.threads_warning, order))
-        tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
+    setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
+    own = f"own prompts: {setup.own.description}" if setup.own else ""
+    together = lineup.describe(made_before(setup, bench.loader.known))
+    announce(config, filter(None, (reference_line(setup), own, together, setup.threads_warning, order)))
 
 
 def reference_line(setup: Setup) -> str:

@@ -30,7 +30,7 @@ from llm_bench_fixtures.plugin.stash import (
     runs_in_turns,
     settings_of,
 )
-from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.results.builder import DONE
 from llm_bench_fixtures.results.folder import EARLIER, MARKER, WHOLE, held, worth_in
 from llm_bench_fixtures.results.formatting import count
@@ -39,7 +39,7 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
 from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.session.provenance import completed_by
 from llm_bench_fixtures.session.session import BenchSession
-from llm_bench_fixtures.text import harmless, harmless_text
+from llm_bench_fixtures.text import harmless_text
 
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
 PATHS_FIRST = "Paths of tests stand before --llm-resume"
@@ -147,11 +147,8 @@ def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> No
     config.stash[KEPT] = benchmarks | (checks & before.checked.keys())
     scenarios = [identify(item).scenario for item, _ in tested if item.nodeid in benchmarks]
     bench.measuring.forgo(scenarios)
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and config.get_verbosity() >= -1:  # the one word on resuming
-        total = sum(map(len, cases.values()))
-        kept = f"{len(scenarios)} of {count(total, 'benchmark')} kept"
-        tell(reporter, harmless([f"llm-bench: {kept} of the run that began {before.provenance.started}"]))
+    kept = f"{len(scenarios)} of {count(sum(map(len, cases.values())), 'benchmark')} kept"
+    announce(config, [f"{kept} of the run that began {before.provenance.started}"], from_verbosity=-1)
 
 
 def whole_tests(

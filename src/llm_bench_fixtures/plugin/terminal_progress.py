@@ -19,7 +19,7 @@ from llm_bench_fixtures.plugin.internals import (
     uncaptured,
 )
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay, about
-from llm_bench_fixtures.text import in_encoding, printable, without_commands
+from llm_bench_fixtures.text import harmless, in_encoding, printable, without_commands
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -36,6 +36,13 @@ def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
     for line in lines:
         with suppress(OSError, ValueError):
             reporter.write_line(in_encoding(line, encoding))
+
+
+def announce(config: pytest.Config, lines: Iterable[str], *, from_verbosity: int = 0) -> None:
+    """Write lines of this plugin's on the run, made harmless, unless that is quieter or has no terminal."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and config.get_verbosity() >= from_verbosity:
+        tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
 
 
 class TerminalProgress(ProgressDisplay):
