@@ -17,30 +17,36 @@ from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.loader import VariantLoader
-from llm_bench_fixtures.session.scoring import Quality, Scoring, gather
+from llm_bench_fixtures.session.scoring import Scoring, gather
 from llm_bench_fixtures.session.setup import Setup
 
 
 def test_the_scores_of_several_hooks_are_one() -> None:
-    assert gather([CorpusScore({"loss": 2.0}, (1.0, 3.0)), {"own": 0.5}]) == Quality({"loss": 2.0, "own": 0.5}, (1, 3))
+    assert gather([CorpusScore({"loss": 2.0}, (1.0, 3.0)), {"own": 0.5}]) == (
+        CorpusScore({"loss": 2.0, "own": 0.5}, (1, 3)),
+        "",
+    )
 
 
 def test_nobody_scored() -> None:
-    assert gather([]) == Quality()
+    assert gather([]) == (CorpusScore({}, ()), "")
 
 
 def test_what_is_not_finite_is_left_out_and_named() -> None:
-    assert gather([{"loss": inf, "own": 1.0, "another": nan}]) == Quality({"own": 1.0}, (), "not finite: another, loss")
+    assert gather([{"loss": inf, "own": 1.0, "another": nan}]) == (
+        CorpusScore({"own": 1.0}, ()),
+        "not finite: another, loss",
+    )
 
 
 def test_what_a_hook_notes_is_kept() -> None:
     scores = [CorpusScore({}, (), ("first",)), {"own": 1.0}, CorpusScore({}, (), ("second",))]
-    assert gather(scores).notes == ("first", "second")
+    assert gather(scores)[0].notes == ("first", "second")
 
 
 def test_blocks_are_kept_only_where_every_one_is_finite() -> None:
     """Two runs are paired by their blocks, one by one."""
-    assert gather([CorpusScore({"loss": 2.0}, (1.0, inf))]) == Quality({"loss": 2.0})
+    assert gather([CorpusScore({"loss": 2.0}, (1.0, inf))]) == (CorpusScore({"loss": 2.0}, ()), "")
 
 
 class Case:

@@ -99,26 +99,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         arrange(config, items, [everyone] if runs_in_turns(config) else None)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes.
-
-    pytest calls it, too, where the scenarios were refused: then nothing will run.
-    """
-    if SCENARIOS not in session.config.stash:
-        return
-    session.config.stash[BENCHMARKS] = tuple(identify(item).scenario for item in session.items if is_benchmark(item))
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Claim the report's folder; decide which variants are loaded together, and say so, before the first test. After
     the last, score what has yet to be."""
     config = session.config
+    benchmarks = [*filter(is_benchmark, session.items)]
+    config.stash[BENCHMARKS] = tuple(identify(item).scenario for item in benchmarks)
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
         end_at_signals(session)
         finish.claim_report(session)
-    if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
+    if runs_tests and benchmarks and runs_in_turns(config):
         plan_and_arrange(session, resuming.keep_whole if resuming.is_resumed(config) else None)
         foresee(session)
         resuming.score_reference_first(session)

@@ -89,23 +89,15 @@ class LlmBenchmark:
             cache=CacheKind(cache),
             lengths=() if len({*lengths}) == 1 and len(lengths) == len(rows) else lengths,
         )
-        self._check_marks()
+        with as_outcomes("llm_gate: "):  # a marker that can't be used, before anything is measured
+            check_marks(identify(self._item).gate, metrics_of(self._item.config))
         with as_outcomes():
             check_supported(self._model, workload)
-            self._begin()
+            if self._has_measured:
+                raise MeasuredBefore(identify(self._item).test)
+            self._has_measured = True
             record = self._run(workload)
         return self._add(record)
-
-    def _begin(self) -> None:
-        """Raise MeasuredBefore in a test that has begun a benchmark."""
-        if self._has_measured:
-            raise MeasuredBefore(identify(self._item).test)
-        self._has_measured = True
-
-    def _check_marks(self) -> None:
-        """Fail a test whose `llm_gate` marker can't be used, before anything is measured."""
-        with as_outcomes("llm_gate: "):
-            check_marks(identify(self._item).gate, metrics_of(self._item.config))
 
     def _encode(self, prompts: str | TokenIds | Sequence[str | TokenIds]) -> tuple[TokenIds, ...]:
         if isinstance(prompts, str) or (prompts and all(isinstance(part, int) for part in prompts)):

@@ -138,14 +138,9 @@ def _decide(config: pytest.Config, run: Run) -> Decision:
 
 def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
     """Changes of the run against the gate's baseline or the run of --benchmark-compare; None without either."""
-    comparison = _gated_comparison(config) if DECISION in config.stash else _asked_comparison(config, run)
-    if comparison is None:
-        return None
-    return changes_against(comparison, need_of(config))
-
-
-def _gated_comparison(config: pytest.Config) -> Comparison | None:
-    return config.stash[DECISION].comparison
+    is_gated_run = DECISION in config.stash
+    comparison = config.stash[DECISION].comparison if is_gated_run else _asked_comparison(config, run)
+    return None if comparison is None else changes_against(comparison, need_of(config))
 
 
 def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:

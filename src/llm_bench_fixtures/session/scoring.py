@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import NotReached, first_line, named
@@ -30,32 +30,16 @@ if TYPE_CHECKING:
 Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
 
 
-@dataclass(frozen=True)
-class Quality:
-    """Quality of a variant as far as it is known."""
-
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    loss_blocks: tuple[float, ...] = ()
-    missing: str = ""
-    """Why some or all metrics are missing."""
-
-    notes: tuple[str, ...] = ()
-    """Further notes for the report on the variant."""
-
-
-def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
-    """Merge the scores of several hooks; values that are not finite are left out and named."""
+def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> tuple[CorpusScore, str]:
+    """The scores of several hooks as one, and which values are left out as they are not finite; "" for none."""
     parts = [score if isinstance(score, CorpusScore) else CorpusScore(score, ()) for score in scores]
     values = {name: value for part in parts for name, value in part.metrics.items()}
     finite = {name: value for name, value in values.items() if math.isfinite(value)}
     lost = sorted(values.keys() - finite.keys())
     blocks = next((part.loss_blocks for part in parts if part.loss_blocks), ())
-    return Quality(
-        finite,
-        blocks if all(map(math.isfinite, blocks)) else (),
-        f"not finite: {', '.join(lost)}" if lost else "",
-        tuple(note for part in parts for note in part.notes),
-    )
+    known_blocks = blocks if all(map(math.isfinite, blocks)) else ()
+    notes = tuple(note for part in parts for note in part.notes)
+    return CorpusScore(finite, known_blocks, notes), f"not finite: {', '.join(lost)}" if lost else ""
 
 
 class Scoring:
@@ -137,13 +121,16 @@ class Scoring:
             if variant.id in self.due:
                 try:
                     self.score(self._loader.load(variant))
-                except NotReached as error:
-                    known = self._results.variant(variant.id)
-                    self._results.add_variant(replace(known, quality_note=str(error), unscored=True))
-                except Exception as error:  # raised by the second load
-                    self._errors[variant.id] = error
-                    known = self._results.variant(variant.id)
-                    self._results.add_variant(replace(known, quality_note=first_line(named(error))))
+                except Exception as error:  # raised by the second load, or by scoring
+                    self._keep_error(variant.id, error)
+
+    def _keep_error(self, variant: str, error: Exception) -> None:
+        """Keep why the variant can't be scored, or that there was no time for it."""
+        self._errors[variant] = error
+        is_late = isinstance(error, NotReached)
+        why = str(error) if is_late else first_line(named(error))
+        known = self._results.variant(variant)
+        self._results.add_variant(replace(known, quality_note=why, unscored=is_late))
 
     def _try_to_score(self, model: ModelHandle) -> None:
         with suppress(Exception):  # kept in `_errors`
@@ -171,24 +158,15 @@ class Scoring:
                 quiet_libraries(),
             ):
                 self._deadline.check()
-                quality = gather(self._score(model, self._setup.corpus))
+                quality, missing = gather(self._score(model, self._setup.corpus))
         except Exception as error:
-            self._errors[identifier] = error
-            why = str(error) if isinstance(error, NotReached) else first_line(named(error))
-            known, unscored = self._results.variant(identifier), isinstance(error, NotReached)
-            self._results.add_variant(replace(known, quality_note=why, unscored=unscored))
+            self._keep_error(identifier, error)
             raise
         self._scored.add(identifier)
         known = self._results.variant(identifier)
-        self._results.add_variant(
-            replace(
-                known,
-                quality=quality.metrics,
-                quality_note=quality.missing,
-                loss_blocks=quality.loss_blocks,
-                notes=tuple(dict.fromkeys((*known.notes, *quality.notes))),
-            )
-        )
+        notes = tuple(dict.fromkeys((*known.notes, *quality.notes)))
+        scored = replace(known, quality=quality.metrics, loss_blocks=quality.loss_blocks, notes=notes)
+        self._results.add_variant(replace(scored, quality_note=missing))
 
 
 def _without_quality(variant: VariantResult) -> VariantResult:

@@ -133,12 +133,13 @@ class TaskScores:
     def _tell(self, task: str, variant: str, score: CorpusScore) -> None:
         """Keep the answers in the results, in place of earlier ones; those stay where it wasn't asked again."""
         self._asked.add((task, variant))
-        known, found, names = self._results.variant(variant), gather([score]), self._names(task)
+        known, names = self._results.variant(variant), self._names(task)
+        found, missing = gather([score])
         answers = self._answers.get((task, variant))
         if answers is None and names & known.quality.keys():
             return
         kept = (note for note in known.notes if not note.startswith(tuple(f"{task} {how}" for how in NOTES)))
-        lost = (f"{task} has values that are {found.missing}",) if found.missing else ()
+        lost = (f"{task} has values that are {missing}",) if missing else ()
         own = {metric: one for metric, one in blocks_of(answers) if all(map(math.isfinite, one))} if answers else {}
         quality = {metric: one for metric, one in known.quality.items() if metric not in names}
         blocks = {metric: one for metric, one in known.item_blocks.items() if metric not in names}
