@@ -107,19 +107,13 @@ def run_within(
     limit_s: float, command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, with nothing to read. Raises subprocess.TimeoutExpired once its time is over."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(  # noqa: S603  # the caller's own
-        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace", env=environment
-    ) as process:
-        limit = WorkLimit(limit_s, lambda: cpu_s_of(process.pid))
-        while True:
-            try:
-                out, err = process.communicate(timeout=max(limit.next_look - time.monotonic(), 0.0))
-                return subprocess.CompletedProcess(command, process.returncode, out, err)
-            except subprocess.TimeoutExpired:
-                if limit.is_over():
-                    process.kill()
-                    raise
-            except BaseException:
-                process.kill()
-                raise
+    return subprocess.run(  # noqa: S603  # the caller's own
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
+        timeout=limit_s,
+        check=False,
+    )
