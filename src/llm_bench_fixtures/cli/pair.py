@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_files(arguments.json, arguments.summary)
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
     if coarse is not None:
-        warn(resolution_warning(coarse, arguments.threshold, arguments.pairs))
+        warn(resolution_warning(*coarse, arguments.threshold, arguments.pairs))
     plan = make_plan(arguments, threshold=arguments.threshold, grows=True, allowed=arguments.allow)
     result = run_sides(arguments.base, arguments.head, plan)
     show_report(pair_report(result), arguments.summary, verbose=arguments.verbose)

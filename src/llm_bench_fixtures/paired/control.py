@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
-from llm_bench_fixtures.paired.display import Display, duration_text, short_name
+from llm_bench_fixtures.paired.display import Display, short_name
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
@@ -22,6 +22,7 @@ from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_differe
 from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.memory import free_memory_bytes
+from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.results.record import Status
 
 LABELS = (BASE, HEAD)
@@ -255,7 +256,7 @@ class PairedRun:
         missing = self._sequential.next_analysis - self._sequential.pairs
         to_analysis_s = missing * self._pair_s / max(self._at_once, 1)
         left_s = max(min(to_analysis_s, self._max_time_s - self._elapsed_s), 0.0)
-        return f"; verdicts in about {duration_text(left_s)}"
+        return f"; verdicts in about {about(left_s)}"
 
     def _result(self) -> PairedResult:
         for trial in self._trials:

@@ -1,7 +1,4 @@
-"""What a paired run shows while it runs: one line that is rewritten on a terminal; elsewhere one line for each pair.
-
-Durations and tests are written here, too.
-"""
+"""What a paired run shows while it runs: one line that is rewritten on a terminal; elsewhere one line for each pair."""
 
 from __future__ import annotations
 
@@ -43,10 +40,6 @@ class Display:
         with suppress(OSError, ValueError):  # a terminal that is gone, or a full disk, ends no measurement
             self._stream.write(in_encoding(without_commands(text), self._stream.encoding))
             self._stream.flush()
-
-
-def duration_text(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def short_name(test: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,17 +41,6 @@ class KeptResolutions(msgspec.Struct):
     measured: datetime
     threads: int
     metrics: tuple[Resolution, ...]
-
-
-@dataclass(frozen=True)
-class CoarseResolution:
-    """A metric whose pairs don't resolve the threshold."""
-
-    metric: str
-    resolvable: float
-    """The minimum detectable effect, as a share."""
-    measured: datetime
-    """When `llm-bench aa` measured it."""
 
 
 def resolutions(result: PairedResult) -> tuple[Resolution, ...]:
@@ -91,8 +80,9 @@ def resolutions_json(found: tuple[Resolution, ...], result: PairedResult) -> dic
     }
 
 
-def coarser_than(threshold: float, pairs: int, threads: int, path: Path) -> CoarseResolution | None:
-    """The metric that varies most, if so many pairs of it don't resolve the threshold on this machine.
+def coarser_than(threshold: float, pairs: int, threads: int, path: Path) -> tuple[Resolution, datetime] | None:
+    """The metric that varies most, if so many pairs of it don't resolve the threshold on this machine: what they
+    resolve, and when `llm-bench aa` measured it.
 
     path: the file that `llm-bench aa` wrote. None if the pairs resolve the threshold, or if the file can't be read or
     is of another machine or number of threads.
@@ -105,7 +95,7 @@ def coarser_than(threshold: float, pairs: int, threads: int, path: Path) -> Coar
     if (kept.machine, kept.threads) != (platform.node(), threads) or coarsest is None:
         return None
     share = minimum_detectable_effect(coarsest.deviation, pairs, alpha_of_analysis(1))
-    return CoarseResolution(coarsest.metric, share, kept.measured) if share > threshold else None
+    return (replace(coarsest, resolvable=share), kept.measured) if share > threshold else None
 
 
 def default_file() -> Path:

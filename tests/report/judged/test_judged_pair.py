@@ -280,7 +280,7 @@ def test_a_threshold_finer_than_the_kept_resolution_is_warned_about_at_once(
     found = coarser_than(threshold, 3, 1, path)
     assert (found is not None) is warns
     if found is not None:
-        text = resolution_warning(found, threshold, 3)
+        text = resolution_warning(*found, threshold, 3)
         assert "than what 3 pairs resolve on this machine: 7.7 % for decode tokens/s" in text
     assert coarser_than(threshold, 300, 1, path) is coarser_than(threshold, 3, 2, path) is None
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
 from llm_bench_fixtures.gate.options import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.display import duration_text, short_name
+from llm_bench_fixtures.paired.display import short_name
 from llm_bench_fixtures.paired.judgement import is_alike
-from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution, resolutions
+from llm_bench_fixtures.paired.resolution import Resolution, resolutions
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand, ratios
 from llm_bench_fixtures.paired.tree import HypothesisGroup
+from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, JudgedRow, causes_of, rows_of
 from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
 from llm_bench_fixtures.report.renderers.columns import columns, wrapped_lines
@@ -129,7 +131,7 @@ def measured_how(result: PairedResult) -> str:
     cores = ", ".join(map(str, result.cores))
     where = f"on {'core' if len(result.cores) == 1 else 'cores'} {cores}" if cores else "not bound to a core"
     at_once = f", {result.at_once} at a time" if result.at_once > 1 else ""
-    return f"{tests} in {pairs} of processes{at_once}, {threads} {where}, {duration_text(result.elapsed_s)}"
+    return f"{tests} in {pairs} of processes{at_once}, {threads} {where}, {about(result.elapsed_s)}"
 
 
 def _counts(result: PairedResult) -> Iterator[str]:
@@ -225,9 +227,9 @@ def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width:
         yield from wrapped_lines(text, width)
 
 
-def resolution_warning(found: CoarseResolution, threshold: float, pairs: int) -> str:
+def resolution_warning(found: Resolution, measured: datetime, threshold: float, pairs: int) -> str:
     column = METRIC_BY_NAME[found.metric].column if found.metric in METRIC_BY_NAME else found.metric
     return (
         f"{_too_fine(threshold, pairs)} on this machine: {format_share(found.resolvable)} for {column}, as "
-        f"`llm-bench aa` measured on {found.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
+        f"`llm-bench aa` measured on {measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
     )
