@@ -1,10 +1,8 @@
 """A paired run from its command line."""
 
 import argparse
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,18 +79,3 @@ def test_a_folder_of_tests_after_a_switch_is_no_value_of_it(tmp_path: Path, monk
         assert paths_that_stand_alone([option.flag, "benchmarks"], Path()) == []
     assert paths_that_stand_alone(["--llm-model", "benchmarks"], Path()) == [("--llm-model", "benchmarks")]
     assert paths_that_stand_alone(["benchmarks"], Path("elsewhere")) == []
-
-
-def test_a_system_without_sighup_is_terminated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: AttributeError on Windows, whose signals are fewer."""
-    known = SimpleNamespace(
-        Signals=IntEnum("Signals", {"SIGTERM": signal.SIGTERM.value}),
-        getsignal=signal.getsignal,
-        signal=signal.signal,
-        SIG_IGN=signal.SIG_IGN,
-    )
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(command, "signal", known)
-    with pytest.raises(KeyboardInterrupt), command.terminated_as_interrupted():
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before

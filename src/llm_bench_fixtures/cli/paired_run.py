@@ -152,9 +152,7 @@ def terminated_as_interrupted() -> Iterator[None]:
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    known = signal.Signals.__members__  # on Windows without SIGHUP
-    ends = [known[name] for name in ("SIGTERM", "SIGHUP") if name in known]
-    heard = [one for one in ends if signal.getsignal(one) is not signal.SIG_IGN]
+    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, interrupt) for one in heard}
     try:
         yield
