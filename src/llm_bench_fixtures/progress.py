@@ -105,9 +105,9 @@ class Progress:
         show_after_s: float = 2.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._display = display or ProgressDisplay()
+        self.display = display or ProgressDisplay()
         self._show_after_s = show_after_s
-        self._clock = clock
+        self.clock = clock
         self._inner_s: list[float] = []
         self._activities: list[_Activity] = []
         self._lock = threading.Lock()
@@ -130,12 +130,12 @@ class Progress:
     @contextmanager
     def counted(self, phase: Phase) -> Iterator[None]:
         """Count the block for `phase` and show nothing; starts no thread, so it can stand around a measurement."""
-        started = self._clock()
+        started = self.clock()
         self._inner_s.append(0.0)
         try:
             yield
         finally:
-            elapsed = self._clock() - started
+            elapsed = self.clock() - started
             self.phase_s[phase] += elapsed - self._inner_s.pop()
             if self._inner_s:
                 self._inner_s[-1] += elapsed
@@ -147,7 +147,7 @@ class Progress:
 
         at_once: show it from the first call on.
         """
-        step = Step(text, self, self._display, 0.0 if at_once else self._show_after_s, self._clock)
+        step = Step(text, self, 0.0 if at_once else self._show_after_s)
         with self.counted(phase):
             try:
                 yield step
@@ -162,7 +162,7 @@ class Progress:
     def part(self, part: Part) -> Iterator[None]:
         """The block is one of the parts."""
         planned = self._planned[part]
-        planned.began_s = self._clock()
+        planned.began_s = self.clock()
         try:
             yield
         finally:
@@ -211,7 +211,7 @@ class Progress:
             with self._lock:
                 self._activities.pop()
                 if activity.is_shown:
-                    self._display.finished(text)
+                    self.display.finished(text)
             if watcher is not None:
                 ended.set()
                 watcher.join()
@@ -225,7 +225,7 @@ class Progress:
                 elapsed_s = time.perf_counter() - innermost.started
                 if elapsed_s >= self._show_after_s:
                     innermost.is_shown = True
-                    self._display.running(innermost.status(elapsed_s, self.place, self.run_left_s()))
+                    self.display.running(innermost.status(elapsed_s, self.place, self.run_left_s()))
 
 
 _TOLD: ContextVar[Progress | None] = ContextVar("llm_bench_progress", default=None)
@@ -241,20 +241,16 @@ def tell_share(share: float) -> None:
 class Step:
     """Shows an activity each time that it is called, at most every TICK_S seconds."""
 
-    def __init__(
-        self, text: str, progress: Progress, display: ProgressDisplay, show_after_s: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, text: str, progress: Progress, show_after_s: float) -> None:
         self._text = text
         self._progress = progress
-        self._display = display
-        self._clock = clock
-        self._began_s = clock()
+        self._began_s = progress.clock()
         self._next_s = show_after_s
         self._is_shown = False
 
     @property
     def elapsed_s(self) -> float:
-        return self._clock() - self._began_s
+        return self._progress.clock() - self._began_s
 
     def __call__(self, step: str = "", detail: str = "", left: Left | None = None) -> None:
         """Show the activity. step, detail, left: as in `Ongoing`."""
@@ -262,12 +258,12 @@ class Step:
         if elapsed_s >= self._next_s:
             self._is_shown = True
             place, run_left_s = self._progress.place, self._progress.run_left_s()
-            self._display.running(Ongoing(self._text, elapsed_s, place, step, detail, left, run_left_s))
+            self._progress.display.running(Ongoing(self._text, elapsed_s, place, step, detail, left, run_left_s))
             self._next_s = elapsed_s + TICK_S
 
     def finish(self) -> None:
         if self._is_shown:
-            self._display.finished(self._text)
+            self._progress.display.finished(self._text)
 
 
 @dataclass

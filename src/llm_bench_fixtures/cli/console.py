@@ -83,10 +83,7 @@ def data_output() -> Iterator[TextIO]:
     try:
         yield sys.stdout
         sys.stdout.flush()
-    except LlmBenchError:
-        raise
-    except BrokenPipeError:
-        _give_up(sys.stdout)
+    except (LlmBenchError, BrokenPipeError):
         raise
     except OSError as error:
         _give_up(sys.stdout)

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [select_in(storage, text) for text in arguments.runs]
     against = select_in(storage, arguments.against, paths[0]) if arguments.against else None
     check_differ(paths)
-    _check(paths, against)
+    _check_against(paths, against)
     _check_output(arguments.output, (*paths, *([against] if against else [])))
     progress = Progress(ConsoleProgress())
     found, unreadable = _read(paths, progress)
@@ -120,16 +120,17 @@ def _read(paths: Sequence[SavedAt], progress: Progress) -> tuple[list[Run], list
 def check_differ(paths: Sequence[SavedAt]) -> None:
     """Raise InvalidSetting for a run that is named twice."""
     found = [_one(path) for path in paths]
-    if twice := next((path for path in paths if found.count(_one(path)) > 1), None):
+    if twice := next((path for path, one in zip(paths, found, strict=True) if found.count(one) > 1), None):
         raise InvalidSetting(f"{twice} is named twice: name each run once")
 
 
-def _check(paths: Sequence[SavedAt], against: SavedAt | None) -> None:
-    """Raise InvalidSetting for runs that can't stand beside each other."""
-    found = [_one(path) for path in paths]
-    if against is not None and len(found) > 1:
+def _check_against(paths: Sequence[SavedAt], against: SavedAt | None) -> None:
+    """Raise InvalidSetting unless --against names another run than a single RUN."""
+    if against is None:
+        return
+    if len(paths) > 1:
         raise InvalidSetting("--against compares one run with another: name one RUN, or leave --against out")
-    if against is not None and _one(against) in found:
+    if _one(against) == _one(paths[0]):
         raise InvalidSetting(f"{against} is the run itself: name another one for --against")
 
 
