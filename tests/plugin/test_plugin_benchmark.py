@@ -56,19 +56,28 @@ def test_only_benchmarks(bench: Bench) -> None:
     assert [record["case"] for record in bench.records()] == ["mine"]
 
 
+@pytest.mark.slow("starts processes that hold models")
 def test_json_carries_the_records_with_their_metrics_and_the_rest_of_the_run(own_suite: Bench) -> None:
-    assert own_suite.run("--benchmark-json", "out.json", "--llm-variants", "fp32,bf16").ret == 0
+    """github-action-benchmark's reader takes `fullname`, and of `stats` what is named here; `ops` is what it draws. The
+    histogram has every variant."""
+    options = ("--benchmark-json=out.json", "--benchmark-histogram=times", "--llm-variants=fp32,bf16")
+    assert own_suite.run_in_turns(*options).ret == 0
     written = json.loads((own_suite.pytester.path / "out.json").read_text(encoding="utf-8"))
     records = {record["test"]: record for record in own_suite.records()}
+    assert [benchmark["fullname"] for benchmark in written["benchmarks"]] == list(records)
     assert [benchmark["group"] for benchmark in written["benchmarks"]] == ["own", "own"]
     for benchmark in written["benchmarks"]:
-        extra = benchmark["extra_info"]["llm_bench"]
+        extra, stats = benchmark["extra_info"]["llm_bench"], benchmark["stats"]
+        own = extra["rounds_s"]
         assert extra == records[benchmark["fullname"]]
         assert benchmark["params"] == dict.fromkeys(("llm_model", "llm_prompts"), extra["variant"])
-        assert extra["metrics"]["output_tokens_per_s"] == pytest.approx(2 / statistics.median(extra["rounds_s"]))
-        own, outer = sorted(extra["rounds_s"]), sorted(benchmark["stats"]["data"])
-        assert all(around >= within for within, around in zip(own, outer, strict=True))
+        assert extra["metrics"]["output_tokens_per_s"] == pytest.approx(2 / statistics.median(own))
+        assert stats["data"] == own
+        assert (stats["rounds"], stats["ops"]) == (len(own), pytest.approx(1 / statistics.fmean(own)))
+        assert (stats["mean"], stats["stddev"]) == pytest.approx((statistics.fmean(own), statistics.stdev(own)))
     assert written["llm_bench"] == {**own_suite.results(), "records": []}
+    (drawn,) = own_suite.pytester.path.glob("times*.svg")
+    assert all(f"test_mine[{variant}]" in drawn.read_text(encoding="utf-8") for variant in ("fp32", "bf16"))
 
 
 def test_storage_holds_what_never_became_a_benchmark_too_and_raw_data_only_when_asked(bench: Bench) -> None:
@@ -158,13 +167,6 @@ def test_profiled_rounds_are_not_among_the_timed_ones(own_suite: Bench) -> None:
     assert [len(record["rounds_s"]) for record in own_suite.records()] == [2]
 
 
-def test_a_histogram_has_every_variant(own_suite: Bench) -> None:
-    result = own_suite.run("--benchmark-histogram=times", "--llm-variants=fp32,bf16")
-    assert result.ret == 0
-    (drawn,) = own_suite.pytester.path.glob("times*.svg")
-    assert all(f"test_mine[{variant}]" in drawn.read_text(encoding="utf-8") for variant in ("fp32", "bf16"))
-
-
 def test_a_comparison_within_what_is_allowed_passes(own_suite: Bench) -> None:
     assert own_suite.run("--benchmark-save=before").ret == 0
     assert own_suite.run("--benchmark-compare=0001", "--benchmark-compare-fail=mean:1000000%").ret == 0
@@ -196,15 +198,3 @@ def test_the_suites_own_benchmarks(bench: Bench) -> None:
         "prompt_length",
         "edge_prompts",
     }
-
-
-def test_github_action_benchmark_can_read_the_json(own_suite: Bench) -> None:
-    """Its reader of this format takes `fullname`, and of `stats` what is named here; `ops` is what it draws."""
-    assert own_suite.run_in_turns("--benchmark-json=out.json", "--llm-variants=fp32,bf16").ret == 0
-    written = json.loads((own_suite.pytester.path / "out.json").read_text(encoding="utf-8"))
-    rounds_s = {record["test"]: record["rounds_s"] for record in own_suite.records()}
-    assert [one["fullname"] for one in written["benchmarks"]] == list(rounds_s)
-    for one in written["benchmarks"]:
-        stats, own = one["stats"], rounds_s[one["fullname"]]
-        assert (stats["rounds"], stats["ops"]) == (len(own), pytest.approx(1 / statistics.fmean(own)))
-        assert (stats["mean"], stats["stddev"]) == pytest.approx((statistics.fmean(own), statistics.stdev(own)))

@@ -94,12 +94,15 @@ def regressed_metrics(summary: Path) -> set[str]:
     return set(re.findall(r"^- \S+: ([a-z ]+?)(?: and \d+ other timings?)? [+−\d]", part, re.MULTILINE))
 
 
-def test_a_first_run_has_no_baseline_and_says_what_to_do(own_suite: Bench) -> None:
+def test_a_first_run_has_no_baseline_and_says_what_to_do(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On GitHub's runners in an annotation, too."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = own_suite.run(*GATE)
     assert result.ret == ExitStatus.NO_BASELINE
     result.stdout.fnmatch_lines(
         ["*= llm-gate: no baseline =*", "No run is saved.", "Save one with --benchmark-autosave*"]
     )
+    result.stdout.fnmatch_lines(["::error title=llm-gate%3A no baseline::no run is saved.*"])
     assert own_suite.run(*GATE, "--llm-gate-missing=pass").ret == 0
 
 
@@ -114,12 +117,9 @@ def test_a_second_run_of_the_same_is_green(saved_apart: Bench) -> None:
             "*Times are*",
         ]
     )
-    assert [state_of(path)["regressed"] for path in storage(saved_apart)] == [False, False]
-
-
-def test_pytest_benchmark_compares_with_the_same_run(saved: Bench) -> None:
-    result = saved.run(*GATE)
+    # pytest-benchmark's table compares with the same run
     result.stdout.fnmatch_lines_random(["*test_mine[[]fp32[]] (0001_*", "*test_mine[[]fp32[]] (NOW)*"])
+    assert [state_of(path)["regressed"] for path in storage(saved_apart)] == [False, False]
 
 
 def test_a_slowdown_turns_only_the_timing_gate_red(saved_apart: Bench) -> None:
@@ -296,9 +296,3 @@ def test_an_ini_file_may_ask_for_the_gate_and_other_tests_go_on(saved: Bench) ->
     result.stdout.fnmatch_lines(["*= llm-gate: passed =*"])
     assert saved.run("test_plain.py", "--llm-gate").ret == ExitStatus.NOT_MEASURED
     assert saved.run("--collect-only", "--llm-gate").ret == 0
-
-
-def test_github_gets_annotations(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    result = own_suite.run(*GATE)
-    result.stdout.fnmatch_lines(["::error title=llm-gate%3A no baseline::no run is saved.*"])

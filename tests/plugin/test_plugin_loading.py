@@ -202,7 +202,7 @@ def test_a_variant_that_fails_to_load_does_not_end_the_others(bench: Bench) -> N
     assert "Traceback" not in result.stdout.str()
 
 
-def test_memory_that_runs_out_while_generating_is_an_error_of_that_test_only(bench: Bench) -> None:
+def test_memory_that_runs_out_or_too_few_tokens_are_an_error_of_that_test_only(bench: Bench) -> None:
     bench.write(
         test_own="""
         import torch
@@ -211,15 +211,22 @@ def test_memory_that_runs_out_while_generating_is_an_error_of_that_test_only(ben
             monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: torch.empty(1 << 50))
             llm_benchmark("Hello")
 
+        def test_short(llm_benchmark, llm_model, monkeypatch):
+            generate = llm_model.model.generate
+            monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: generate(*args, **how)[:, :-1])
+            llm_benchmark("Hello")
+
         def test_usual(llm_benchmark):
             llm_benchmark("Hello")
         """
     )
     result = bench.run()
     assert result.ret == 1
-    result.assert_outcomes(passed=1, failed=1)
-    big, usual = bench.records()
-    assert (big["status"], usual["status"]) == ("error", "measured")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*generate returned [[]1[]] new tokens where 2 were asked for*"])
+    status = {record["case"]: record["status"] for record in bench.records()}
+    assert status == {"big": "error", "short": "error", "usual": "measured"}
+    big = next(record for record in bench.records() if record["case"] == "big")
     assert "fp32: out of memory, 4503599627370496 bytes asked for" in big["reason"]
 
 
@@ -250,21 +257,6 @@ def test_a_quantization_that_its_backend_does_not_know_is_an_error_of_one_line(
     found = own_suite.variants()["own"]
     reason = f"InvalidSetting: {backend} knows no quantization '{quantization}'; known: {known}"
     assert (found["status"], found["reason"]) == ("error", reason)
-
-
-def test_a_model_that_generates_too_little_is_an_error(bench: Bench) -> None:
-    bench.write(
-        test_own="""
-        def test_short(llm_benchmark, llm_model, monkeypatch):
-            generate = llm_model.model.generate
-            monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: generate(*args, **how)[:, :-1])
-            llm_benchmark("Hello")
-        """
-    )
-    result = bench.run()
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*generate returned [[]1[]] new tokens where 2 were asked for*"])
-    assert bench.records()[0]["status"] == "error"
 
 
 def test_each_finished_variant_is_saved_at_once(bench: Bench) -> None:

@@ -22,15 +22,23 @@ COMPARED = {
 }
 
 
-def test_every_variant_but_the_reference_is_compared_with_it(own_suite: Bench) -> None:
+def test_every_variant_but_the_reference_is_compared_with_it(
+    own_suite: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its quality and its texts. What is kept of the reference for that is gone after the run."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert own_suite.run("--llm-variants", "fp32,bf16,fp16").ret == 0
+    assert not list(tmp_path.glob("llm-bench-*"))
     quality = {name: variant["quality"] for name, variant in own_suite.variants().items()}
     assert set(quality["fp32"]) == ALONE
     assert set(quality["bf16"]) == set(quality["fp16"]) == ALONE | COMPARED
     assert 0 < quality["bf16"]["kld_mean"] < 0.01
     assert quality["bf16"]["ppl_ratio"] == pytest.approx(quality["bf16"]["perplexity"] / quality["fp32"]["perplexity"])
     assert quality["fp16"]["kld_max"] == 0.0  # on a CPU it is fp32 again
-    assert own_suite.records()[1]["metrics"]["kld_mean"] == quality["bf16"]["kld_mean"]
+    fp32, bf16, fp16 = (record["metrics"] for record in own_suite.records())
+    assert bf16["kld_mean"] == quality["bf16"]["kld_mean"]
+    assert "first_divergent_token" not in fp32
+    assert (fp16["first_divergent_token"], fp16["divergent_share"]) == (2, 0)
 
 
 def test_without_the_reference_there_is_nothing_to_compare_with(own_suite: Bench) -> None:
@@ -61,15 +69,6 @@ def test_a_corpus_too_short_for_the_windows_is_an_error_with_both_numbers(own_su
     assert result.ret == 1
     reason = own_suite.variants()["fp32"]["quality_note"]
     assert "llama windows of 500 tokens need a corpus of at least 1000, and this one has" in reason
-
-
-def test_the_references_distributions_are_gone_after_the_run(
-    own_suite: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert own_suite.run("--llm-variants", "fp32,bf16").ret == 0
-    assert "kld_mean" in own_suite.variants()["bf16"]["quality"]
-    assert not list(tmp_path.glob("llm-bench-*"))
 
 
 NOTES = """
@@ -114,15 +113,6 @@ def test_quality_comes_after_what_the_answer_goes_by_first_and_before_the_rest(b
     first, later = ([f"test_{name}[{variant}]" for variant in ("toy", "half")] for name in ("first", "later"))
     assert noted(bench, TWO) == [*first, *SCORED, *later]
     assert bench.records()[0]["metrics"]["mine"] == bench.records()[3]["metrics"]["mine"] == 1.0
-
-
-@pytest.mark.slow("starts processes that hold models")
-def test_where_a_plugin_orders_the_tests_quality_follows_the_first_comparison(bench: Bench) -> None:
-    """Bug: it came after all tests, so that a run whose time they fill had none."""
-    bench.write(reverses="def pytest_collection_modifyitems(items):\n    items.reverse()\n")
-    bench.pytester.syspathinsert()
-    first, later = ([f"test_{name}[{variant}]" for variant in ("toy", "half")] for name in ("first", "later"))
-    assert noted(bench, TWO, "-p", "reverses") == [*later, *SCORED, *first]
 
 
 @pytest.mark.slow("starts processes that hold models")

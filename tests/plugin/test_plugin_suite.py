@@ -223,40 +223,32 @@ def test_scenarios_and_cases(bench: Bench) -> None:
     assert "\n| Questions | ask, kind |" in bench.markdown()
 
 
-def test_a_prompt_longer_than_the_context_is_a_skip_with_its_reason(bench: Bench) -> None:
+def test_a_skip_has_its_reason_a_failure_what_it_measured_and_a_test_without_a_model_no_row(bench: Bench) -> None:
     bench.write(
         test_own="""
+        def test_plain():
+            assert False
+
         def test_short(llm_benchmark):
             llm_benchmark("Hello")
 
         def test_long(llm_benchmark, llm_model, llm_prompts):
             llm_benchmark(llm_prompts.exact(llm_model.context_length - 1))
-        """
-    )
-    result = bench.run("-rs")
-    assert result.ret == 0
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*513 tokens, padding and new ones included, don't fit*context of 512*"])
-    assert "- fp32: 1 benchmark skipped: 513 tokens, padding and new ones included" in bench.markdown()
-    long = next(record for record in bench.records() if record["case"] == "long")
-    assert (long["status"], long["rounds_s"]) == ("skipped", [])
-
-
-def test_a_test_that_fails_keeps_what_it_measured(bench: Bench) -> None:
-    bench.write(
-        test_own="""
-        def test_good(llm_benchmark):
-            llm_benchmark("Hello")
 
         def test_slow(llm_benchmark):
             record = llm_benchmark("Hello")
             assert record.median_s < 1e-9, "too slow"
         """
     )
-    result = bench.run()
+    result = bench.run("-rs")
     assert result.ret == 1
-    result.assert_outcomes(passed=1, failed=1)
-    slow = next(record for record in bench.records() if record["case"] == "slow")
+    result.assert_outcomes(passed=1, skipped=1, failed=2)
+    result.stdout.fnmatch_lines(["SKIPPED*513 tokens, padding and new ones included, don't fit*context of 512*"])
+    records = {record["case"]: record for record in bench.records()}
+    assert list(records) == ["short", "long", "slow"]
+    assert (records["long"]["status"], records["long"]["rounds_s"]) == ("skipped", [])
+    assert "- fp32: 1 benchmark skipped: 513 tokens, padding and new ones included" in bench.markdown()
+    slow = records["slow"]
     assert slow["status"] == "error"
     assert slow["reason"].startswith("AssertionError: too slow")
     assert len(slow["rounds_s"]) == 2
@@ -290,21 +282,6 @@ def test_an_interrupted_run_reports_what_it_finished(bench: Bench) -> None:
     assert "was interrupted; this is what had finished by then." in bench.markdown()
     assert "was interrupted" in bench.page()
     result.stdout.fnmatch_lines(["fp32 *", "Report: *"])
-
-
-def test_tests_without_a_model_are_not_touched(bench: Bench) -> None:
-    """Nor does their failure become a row."""
-    bench.write(
-        test_own="""
-        def test_plain():
-            assert False
-
-        def test_mine(llm_benchmark):
-            llm_benchmark("Hello")
-        """
-    )
-    bench.run().assert_outcomes(passed=1, failed=1)
-    assert [record["case"] for record in bench.records()] == ["mine"]
 
 
 def test_a_suite_that_takes_the_model_but_measures_nothing(bench: Bench) -> None:
