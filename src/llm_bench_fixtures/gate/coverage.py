@@ -42,38 +42,29 @@ class Uncovered:
 
 
 def uncovered_tests(base: Run, head: Run) -> Iterator[Uncovered]:
-    """The tests that are not measured on both sides, except those that were on neither."""
+    """The tests that only one of the runs measured."""
     before = {record.test: record for record in base.records}
     after = {record.test: record for record in head.records}
+    measured = {record.test for record in base.measured()} ^ {record.test for record in head.measured()}
     narrowed = head.selection if head.selection != base.selection else None
     for test in dict.fromkeys([*after, *before]):
-        found = _uncovered(test, before.get(test), after.get(test), narrowed)
-        if found is not None:
-            yield found
+        if test in measured:
+            yield _uncovered(test, before.get(test), after.get(test), narrowed)
 
 
-def _uncovered(
-    test: str, before: Record | None, after: Record | None, narrowed: Sequence[str] | None
-) -> Uncovered | None:
-    """Why only one run measured the test; None where both did, or neither.
+def _uncovered(test: str, before: Record | None, after: Record | None, narrowed: Sequence[str] | None) -> Uncovered:
+    """Why only one run measured the test.
 
     narrowed: the selection of the run that is judged; None where it is the baseline's.
     """
-    was, now = _is_measured(before), _is_measured(after)
-    if now and before is not None and before.status is Status.NOT_REACHED:
-        return Uncovered(test, Coverage.NEWLY_REACHED)
-    if now and not was:
-        return Uncovered(test, Coverage.NEW, f"the baseline says: {before.reason}" if before else "")
-    if was and before is not None and after is None:
-        is_left_out = narrowed is not None and leaves_out(narrowed, before)
-        return Uncovered(test, Coverage.NOT_SELECTED if is_left_out else Coverage.VANISHED)
-    if was and after is not None and not now:
+    if after is not None and after.status is not Status.MEASURED:
         return Uncovered(test, _LOST[after.status], after.reason)
-    return None
-
-
-def _is_measured(record: Record | None) -> bool:
-    return record is not None and record.status is Status.MEASURED
+    if after is None:
+        is_left_out = before is not None and narrowed is not None and leaves_out(narrowed, before)
+        return Uncovered(test, Coverage.NOT_SELECTED if is_left_out else Coverage.VANISHED)
+    if before is not None and before.status is Status.NOT_REACHED:
+        return Uncovered(test, Coverage.NEWLY_REACHED)
+    return Uncovered(test, Coverage.NEW, f"the baseline says: {before.reason}" if before else "")
 
 
 def leaves_out(selection: Sequence[str], record: Record) -> bool:

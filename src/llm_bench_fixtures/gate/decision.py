@@ -4,7 +4,7 @@ fails."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
@@ -19,7 +19,6 @@ from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.record import Run, RunState
 
-LONGER = "A longer --llm-time reaches more. "
 _ALLOWED_BY = {
     Coverage.NEW: Allowance.NEW,
     Coverage.VANISHED: Allowance.VANISHED,
@@ -60,88 +59,63 @@ def decide_run(
 
 def decide(comparison: Comparison, allowed: frozenset[Allowance] = NOTHING) -> Decision:
     """The first that applies: regressed (20), not comparable (22), other tests (23), passed (0)."""
-    checks = (_regressed, _not_comparable, _nothing_judged, _not_complete, _vanished, _uncovered)
-    failures = (check(comparison, allowed) for check in checks)
-    return next(filter(None, failures), Decision(ExitStatus.PASSED, comparison))
+    return next(_failures(comparison, allowed), Decision(ExitStatus.PASSED, comparison))
 
 
-def _regressed(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
-    regressed = comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
-    if not regressed:
-        return None
-    subjects = count(len({one.subject for one in regressed}), "test or variant", "tests and variants")
-    return Decision(
-        ExitStatus.REGRESSED,
-        comparison,
-        f"{count(len(regressed), 'value')} of {subjects} regressed",
-        "If intended: llm-bench bless RUN --reason WHY makes a saved run the baseline.",
-    )
+def _failures(comparison: Comparison, allowed: frozenset[Allowance]) -> Iterator[Decision]:
+    """Every reason for which the gate fails, the gravest first."""
+    if regressed := comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING):
+        subjects = count(len({one.subject for one in regressed}), "test or variant", "tests and variants")
+        reason = f"{count(len(regressed), 'value')} of {subjects} regressed"
+        advice = "If intended: llm-bench bless RUN --reason WHY makes a saved run the baseline."
+        yield Decision(ExitStatus.REGRESSED, comparison, reason, advice)
+    for reason, advice in _not_comparable(comparison, allowed):
+        yield Decision(ExitStatus.NOT_COMPARABLE, comparison, reason, advice)
+    for reason, advice in _other_tests(comparison, allowed):
+        yield Decision(ExitStatus.COVERAGE, comparison, reason, advice)
 
 
-def _not_comparable(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
+def _not_comparable(comparison: Comparison, allowed: frozenset[Allowance]) -> Iterator[tuple[str, str]]:
+    """Values that could not be judged: the reason, and advice."""
+    unjudged = comparison.with_verdict(Verdict.NOT_MEASURED, Force.BLOCKING)
     for allowance, advice in (
         (Allowance.FINGERPRINT, "Compare with a run of the same kind"),
         (Allowance.UNREACHED, "Give both runs as much time as they need (--llm-time)"),
     ):
-        is_late = allowance is Allowance.UNREACHED
-        every = comparison.with_verdict(Verdict.NOT_MEASURED, Force.BLOCKING)
-        unjudged = [one for one in every if one.is_of_other_sample is is_late]
-        if unjudged and allowance not in allowed:
-            return Decision(
-                ExitStatus.NOT_COMPARABLE,
-                comparison,
-                f"{count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
-                f"{advice}, or allow it: --llm-gate-missing={allowance}.",
-            )
-    return None
+        found = [one for one in unjudged if one.is_of_other_sample is (allowance is Allowance.UNREACHED)]
+        if found and allowance not in allowed:
+            reason = f"{count(len(found), 'value')} could not be judged: {found[0].reason}"
+            yield reason, f"{advice}, or allow it: --llm-gate-missing={allowance}."
 
 
-def _nothing_judged(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
-    if comparison.judged_tests:
-        return None
-    return Decision(
-        ExitStatus.COVERAGE,
-        comparison,
-        "no test of this run can be judged by the baseline",
-        "Compare with a run of the same model, tests and workloads: --llm-baseline.",
-    )
-
-
-def _not_complete(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
-    state = comparison.head.state
-    if state not in (RunState.INTERRUPTED, RunState.FAILED):
-        return None
-    advice = "Judge a run in which all tests pass."
-    return Decision(ExitStatus.COVERAGE, comparison, f"this run is not complete: {state}", advice)
-
-
-def _vanished(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
-    unscored = {variant.id for variant in comparison.head.variants if variant.unscored}
+def _other_tests(comparison: Comparison, allowed: frozenset[Allowance]) -> Iterator[tuple[str, str]]:
+    """Tests and values that should have been judged and were not: the reason, and advice."""
+    head = comparison.head
+    if not comparison.judged_tests:
+        advice = "Compare with a run of the same model, tests and workloads: --llm-baseline."
+        yield "no test of this run can be judged by the baseline", advice
+    if head.state in (RunState.INTERRUPTED, RunState.FAILED):
+        yield f"this run is not complete: {head.state}", "Judge a run in which all tests pass."
+    unscored = {variant.id for variant in head.variants if variant.unscored}
     values: dict[Allowance, list[Judgement]] = defaultdict(list)
     for one in comparison.with_verdict(Verdict.VANISHED, Force.BLOCKING):
         is_late = one.metric.kind is Kind.QUALITY and one.subject in unscored
         values[Allowance.UNREACHED if is_late else Allowance.VANISHED].append(one)
-    what, lost = next(((what, found) for what, found in values.items() if what not in allowed), (None, []))
-    if what is None:
-        return None
-    such_as = f"{lost[0].metric.name} of {lost[0].subject}"
-    verb, longer = ("vanished", "") if what is Allowance.VANISHED else ("not reached", LONGER)
-    reason = f"{count(len(lost), 'value')} of the baseline {verb}, such as {such_as}"
-    return Decision(ExitStatus.COVERAGE, comparison, reason, longer + _allow(what))
-
-
-def _uncovered(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
-    lacking = Counter(_ALLOWED_BY[one.coverage] for one in comparison.uncovered if one.coverage in _ALLOWED_BY)
-    wrong = [what for what in BY_SAVED_RUN if what in lacking and what not in allowed]
-    if not wrong:
-        return None
-    counts = ", ".join(f"{lacking[what]} {what}" for what in wrong)
-    longer = LONGER if Allowance.UNREACHED in wrong else ""
-    return Decision(ExitStatus.COVERAGE, comparison, f"not the baseline's tests: {counts}", longer + _allow(*wrong))
+    for what, lost in values.items():
+        if what not in allowed:
+            verb = "vanished" if what is Allowance.VANISHED else "not reached"
+            such_as = f"{lost[0].metric.name} of {lost[0].subject}"
+            yield f"{count(len(lost), 'value')} of the baseline {verb}, such as {such_as}", _allow(what)
+    tests = Counter(_ALLOWED_BY[one.coverage] for one in comparison.uncovered if one.coverage in _ALLOWED_BY)
+    wrong = [what for what in BY_SAVED_RUN if what in tests and what not in allowed]
+    if wrong:
+        counts = ", ".join(f"{tests[what]} {what}" for what in wrong)
+        yield f"not the baseline's tests: {counts}", _allow(*wrong)
 
 
 def _allow(*what: Allowance) -> str:
-    return f"If intended: --llm-gate-missing={','.join(what)}."
+    longer = "A longer --llm-time reaches more. " if Allowance.UNREACHED in what else ""
+    return f"{longer}If intended: --llm-gate-missing={','.join(what)}."
 
 
 def nothing_measured(reason: str) -> Decision:
