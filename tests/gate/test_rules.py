@@ -5,21 +5,14 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
-from llm_bench_fixtures.gate.rules import (
-    NamedRule,
-    Rule,
-    Rules,
-    check_marks,
-    check_targets,
-    parse_rules,
-)
+from llm_bench_fixtures.gate.rules import NamedRule, Rules, check_marks, check_targets, in_words, parse_rules
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Force, Kind, Metric, Tolerance, Unit, registry
 from llm_bench_fixtures.results.metrics.metric import MLPERF_FLOOR
 
 METRIC = {metric.name: metric for metric in METRICS}
 
 
-def rule_of(name: str, text: str = "", scenario: str = "", mark: dict[str, str] | None = None) -> Rule:
+def rule_of(name: str, text: str = "", scenario: str = "", mark: dict[str, str] | None = None) -> Tolerance:
     return Rules(parse_rules(text)).of(METRIC[name], scenario, mark or {})
 
 
@@ -41,26 +34,26 @@ def test_what_is_no_rule_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "scenario", "rule"),
     [
-        ("latency_s:5%", "", Rule(relative=0.05)),
-        ("latency_s:0.01", "", Rule(absolute=0.01)),
-        ("latency_s:0", "", Rule()),
-        ("latency_s:blocking", "", Rule(relative=0.10)),
-        ("latency_s:off", "", Rule(relative=0.10, force=Force.OFF)),
-        ("timing:5%", "", Rule(relative=0.05)),
-        ("latency_s:3%,timing:5%", "", Rule(relative=0.03)),
-        ("latency_s:3%,latency_s:4%", "", Rule(relative=0.04)),
-        ("cache/timing:5%,latency_s:3%", "cache", Rule(relative=0.05)),
-        ("cache/timing:5%,latency_s:3%", "batch", Rule(relative=0.03)),
-        ("memory:5%", "", Rule(relative=0.10, force=Force.ADVISORY)),
+        ("latency_s:5%", "", Tolerance(relative=0.05)),
+        ("latency_s:0.01", "", Tolerance(absolute=0.01)),
+        ("latency_s:0", "", Tolerance()),
+        ("latency_s:blocking", "", Tolerance(relative=0.10)),
+        ("latency_s:off", "", Tolerance(relative=0.10, force=Force.OFF)),
+        ("timing:5%", "", Tolerance(relative=0.05)),
+        ("latency_s:3%,timing:5%", "", Tolerance(relative=0.03)),
+        ("latency_s:3%,latency_s:4%", "", Tolerance(relative=0.04)),
+        ("cache/timing:5%,latency_s:3%", "cache", Tolerance(relative=0.05)),
+        ("cache/timing:5%,latency_s:3%", "batch", Tolerance(relative=0.03)),
+        ("memory:5%", "", Tolerance(relative=0.10, force=Force.ADVISORY)),
     ],
 )
-def test_the_most_specific_rule_applies(text: str, scenario: str, rule: Rule) -> None:
+def test_the_most_specific_rule_applies(text: str, scenario: str, rule: Tolerance) -> None:
     assert rule_of("latency_s", text, scenario) == rule
 
 
 def test_a_tests_own_marker_comes_before_everything() -> None:
-    assert rule_of("latency_s", "cache/latency_s:5%", "cache", {"latency_s": "2%"}) == Rule(relative=0.02)
-    assert rule_of("latency_s", "", "cache", {"timing": "2%"}) == Rule(relative=0.02)
+    assert rule_of("latency_s", "cache/latency_s:5%", "cache", {"latency_s": "2%"}) == Tolerance(relative=0.02)
+    assert rule_of("latency_s", "", "cache", {"timing": "2%"}) == Tolerance(relative=0.02)
     assert rule_of("latency_s", "", "cache", {"memory": "2%"}) == rule_of("latency_s")
 
 
@@ -81,7 +74,7 @@ def test_a_rule_for_all_timings_says_nothing_of_those_that_nobody_judges(name: s
 
 def test_a_rule_for_all_memory_does_not_loosen_what_may_not_change_at_all() -> None:
     assert rule_of("weight_bytes", "memory:5%") == rule_of("weight_bytes")
-    assert rule_of("own_memory_bytes", "memory:5%") == Rule(relative=0.05)
+    assert rule_of("own_memory_bytes", "memory:5%") == Tolerance(relative=0.05)
     assert rule_of("weight_bytes", "memory:off").force is Force.OFF
 
 
@@ -123,9 +116,9 @@ def test_a_metrics_own_tolerance_comes_before_its_kinds() -> None:
     """And a rule for all of the kind doesn't loosen it."""
     fine = Tolerance(relative=0.02, force=Force.BLOCKING)
     mine = Metric("mine", "Mine", "mine", Unit.NONE, Direction.LOWER_IS_BETTER, Kind.TIMING, "own", tolerance=fine)
-    assert Rules().of(mine) == Rule(relative=0.02)
-    assert Rules(parse_rules("timing:50%")).of(mine) == Rule(relative=0.02)
-    assert Rules(parse_rules("mine:50%")).of(mine) == Rule(relative=0.5)
+    assert Rules().of(mine) == Tolerance(relative=0.02)
+    assert Rules(parse_rules("timing:50%")).of(mine) == Tolerance(relative=0.02)
+    assert Rules(parse_rules("mine:50%")).of(mine) == Tolerance(relative=0.5)
 
 
 def test_what_is_neither_better_nor_worse_is_not_judged_whatever_its_row_says() -> None:
@@ -147,11 +140,11 @@ def test_unknown_metrics_are_refused_with_those_that_are_known() -> None:
 @pytest.mark.parametrize(
     ("name", "rule", "words"),
     [
-        ("latency_s", Rule(relative=0.05), "5 %"),
-        ("latency_s", Rule(absolute=0.01), "10.0 ms"),
-        ("own_memory_bytes", Rule(relative=0.1, absolute=5e6), "10 % or 5.00 MB"),
-        ("new_tokens", Rule(), "no change"),
+        ("latency_s", Tolerance(relative=0.05), "5 %"),
+        ("latency_s", Tolerance(absolute=0.01), "10.0 ms"),
+        ("own_memory_bytes", Tolerance(relative=0.1, absolute=5e6), "10 % or 5.00 MB"),
+        ("new_tokens", Tolerance(), "no change"),
     ],
 )
-def test_a_tolerance_in_words(name: str, rule: Rule, words: str) -> None:
-    assert rule.describe(METRIC[name]) == words
+def test_a_tolerance_in_words(name: str, rule: Tolerance, words: str) -> None:
+    assert in_words(rule, METRIC[name]) == words

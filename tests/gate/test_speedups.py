@@ -15,11 +15,11 @@ from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.decision import decide
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
-from llm_bench_fixtures.gate.rules import Rule, Rules, parse_rules
+from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.gate.speedups import ALARMS, SpeedupChanges, beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.results.metrics import Force, registry
+from llm_bench_fixtures.results.metrics import Force, Tolerance, registry
 from llm_bench_fixtures.results.record import Record, Run, Status
 
 TOLERANCE = math.log(1.05)
@@ -253,4 +253,4 @@ def test_a_third_in_one_test_is_found() -> None:
 
 
 def test_the_tolerance_is_added_to_the_margin() -> None:
-    assert beyond(Rule(relative=0.05), 0.1) == pytest.approx(0.1 + TOLERANCE)
+    assert beyond(Tolerance(relative=0.05), 0.1) == pytest.approx(0.1 + TOLERANCE)

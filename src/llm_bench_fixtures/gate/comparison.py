@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate import margins
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
-from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
+from llm_bench_fixtures.gate.rules import Rules, check_saved_marks
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
 from llm_bench_fixtures.history.together import Difference, differences, fingerprint_of, other_parts
-from llm_bench_fixtures.results.metrics import Force, Kind, Metric
+from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
 from llm_bench_fixtures.results.metrics.tasks import task_metrics, with_tasks
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
@@ -142,9 +142,9 @@ class _Comparer:
             ]
             yield max(judged, key=_severity)
 
-    def _speedup_rule(self, rule: Rule, metric: Metric) -> Rule:
+    def _speedup_rule(self, rule: Tolerance, metric: Metric) -> Tolerance:
         """Advisory on another machine or with other libraries, as times are, unless a rule was asked for."""
-        if self._obstacle(metric.kind) and rule == default_rule(metric):
+        if self._obstacle(metric.kind) and rule == metric.default_tolerance:
             return replace(rule, force=Force.ADVISORY)
         return rule
 
@@ -185,7 +185,7 @@ class _Comparer:
                 found = max(judged, key=_severity)
                 yield replace(found, is_of_other_sample=found.reason == other_sample != "")
 
-    def _variant_rules(self, metric: Metric, variant: str) -> list[Rule]:
+    def _variant_rules(self, metric: Metric, variant: str) -> list[Tolerance]:
         """The different rules that the variant's tests have for the metric; the metric's own where it has no test."""
         tests = [record for record in self._head.records if record.variant == variant]
         return list(dict.fromkeys(self._rules.of(metric, one.scenario, one.gate) for one in tests)) or [
@@ -205,7 +205,7 @@ class _Comparer:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)
 
     def _judged(
-        self, subject: str, metric: Metric, rule: Rule, values: _Values, obstacle: str = "", lost: str = ""
+        self, subject: str, metric: Metric, rule: Tolerance, values: _Values, obstacle: str = "", lost: str = ""
     ) -> Judgement:
         """obstacle: why nothing of the subject is comparable. lost: why a metric of the subject may have vanished."""
         reason = obstacle or self._obstacle(metric.kind)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.verdicts import Verdict, log_ratio
-from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Unit
+from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Tolerance, Unit
 
 CLOCKED = (Unit.SECONDS, Unit.MILLISECONDS_PER_TOKEN, Unit.TOKENS_PER_SECOND)  # units that a slow machine changes
 
@@ -22,7 +21,7 @@ class Judgement:
     subject: str
     """The test's node id, or the variant's id."""
     metric: Metric
-    rule: Rule
+    rule: Tolerance
     verdict: Verdict
     base: float | None = None
     """The baseline's value; None where it has none."""

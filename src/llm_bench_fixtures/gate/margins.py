@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.speedups import ALARMS
-from llm_bench_fixtures.results.metrics import Force, Kind, Metric
+from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES, QUALITY
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.noise import NoiseFloor, probe_level_s
@@ -50,7 +49,9 @@ class TimingNoise:
         """The smaller one."""
         return min(self.floors, key=lambda floor: floor.log_ratio)
 
-    def margin(self, metric: Metric, rule: Rule, base_s: Sequence[float] = (), head_s: Sequence[float] = ()) -> float:
+    def margin(
+        self, metric: Metric, rule: Tolerance, base_s: Sequence[float] = (), head_s: Sequence[float] = ()
+    ) -> float:
         """A log ratio up to which two values can't be told apart; infinite where nothing is known of their noise.
 
         base_s, head_s: the rounds of the test. A rule that blocks was asked for: it goes by the smaller floor alone, so

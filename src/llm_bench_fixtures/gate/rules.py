@@ -14,15 +14,11 @@ from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.text import printable
 
 
-@dataclass(frozen=True)
-class Rule(Tolerance):
-    """A tolerance as it applies to one metric of one test: the metric's own, or what was asked for over it."""
-
-    def describe(self, metric: Metric) -> str:
-        """The tolerance in words."""
-        parts = [format_share(self.relative)] if self.relative else []
-        parts += [with_unit(self.absolute, metric)] if self.absolute else []
-        return " or ".join(parts) or "no change"
+def in_words(rule: Tolerance, metric: Metric) -> str:
+    """The change that the rule allows: "10 % or 5.00 MB"."""
+    parts = [format_share(rule.relative)] if rule.relative else []
+    parts += [with_unit(rule.absolute, metric)] if rule.absolute else []
+    return " or ".join(parts) or "no change"
 
 
 @dataclass(frozen=True)
@@ -46,11 +42,11 @@ def _parse_rule(text: str) -> NamedRule:
     if not separator or not where:
         raise InvalidSetting(f"expected METRIC:CHANGE such as latency_s:10% or weight_bytes:0, got {text!r}")
     scenario, _, target = where.rpartition("/")
-    changed(Rule(), change)
+    changed(Tolerance(), change)
     return NamedRule(target, change, scenario)
 
 
-def changed(rule: Rule, change: str | float) -> Rule:
+def changed(rule: Tolerance, change: str | float) -> Tolerance:
     """The rule with a CHANGE: 5% relative, 0.5 absolute in the metric's unit, `blocking`, `advisory` or `off`.
 
     A rule with a new tolerance is blocking. It keeps its floor, or gets the new tolerance as its floor where that is
@@ -66,7 +62,7 @@ def changed(rule: Rule, change: str | float) -> Rule:
     if not 0 <= number < float("inf"):
         raise InvalidSetting(f"expected a change such as 5% or 0.01, or one of {', '.join(Force)}, got {text!r}")
     relative, absolute = (number / 100, 0.0) if text.endswith("%") else (0.0, number)
-    return Rule(relative, absolute, floor=None if rule.floor is None else max(rule.floor, relative))
+    return Tolerance(relative, absolute, floor=None if rule.floor is None else max(rule.floor, relative))
 
 
 @dataclass(frozen=True)
@@ -80,9 +76,9 @@ class Rules:
 
     named: tuple[NamedRule, ...] = ()
 
-    def of(self, metric: Metric, scenario: str = "", mark: Mapping[str, str] = MappingProxyType({})) -> Rule:
+    def of(self, metric: Metric, scenario: str = "", mark: Mapping[str, str] = MappingProxyType({})) -> Tolerance:
         """The rule for a metric of a test of that scenario. mark: what the test's marker allows, by metric or kind."""
-        rule = default_rule(metric)
+        rule = metric.default_tolerance
         for where in dict.fromkeys(("", scenario)):
             for target in (metric.kind.value, metric.name):
                 for one in self.named:
@@ -94,15 +90,10 @@ class Rules:
         return rule
 
 
-def default_rule(metric: Metric) -> Rule:
-    tolerance = metric.default_tolerance
-    return Rule(tolerance.relative, tolerance.absolute, tolerance.force, tolerance.floor)
-
-
-def _overridden(rule: Rule, metric: Metric, target: str, change: str) -> Rule:
+def _overridden(rule: Tolerance, metric: Metric, target: str, change: str) -> Tolerance:
     if target == metric.name:
         return changed(rule, change)
-    if default_rule(metric).force is Force.OFF:
+    if metric.default_tolerance.force is Force.OFF:
         return rule
     has_own = metric.tolerance is not None
     return rule if has_own and change not in list(Force) else changed(rule, change)
@@ -121,7 +112,7 @@ def check_saved_marks(source: str, records: Iterable[Record]) -> None:
     for record in records:
         for change in record.gate.values():
             try:
-                changed(Rule(), change)
+                changed(Tolerance(), change)
             except InvalidSetting as error:
                 raise DamagedResults(f"{source} is damaged: {printable(record.test)}: llm_gate: {error}") from error
 
@@ -130,4 +121,4 @@ def check_marks(marks: Mapping[str, str], metrics: Iterable[str]) -> None:
     """Raise InvalidSetting for a marker's metric that is none, or a change that can't be used."""
     check_targets(tuple(marks), metrics)
     for change in marks.values():
-        changed(Rule(), change)
+        changed(Tolerance(), change)

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.gate.rules import Rule
+from llm_bench_fixtures.results.metrics import Tolerance
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import record_log_ratio
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
@@ -84,7 +84,7 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
     )
 
 
-def beyond(rule: Rule, margin: float) -> float:
+def beyond(rule: Tolerance, margin: float) -> float:
     """The margin of a change that is judged by how far its interval lies beyond the rule's tolerance."""
     return margin + math.log1p(rule.relative)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
-from llm_bench_fixtures.gate.rules import Rule
-from llm_bench_fixtures.results.metrics import Direction
+from llm_bench_fixtures.results.metrics import Direction, Tolerance
 
 ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes
 
@@ -25,7 +24,7 @@ class Verdict(StrEnum):
     NOT_MEASURED = "not measured"
 
 
-def judge(direction: Direction, rule: Rule, base: float, head: float, margin: float = 0.0) -> Verdict:
+def judge(direction: Direction, rule: Tolerance, base: float, head: float, margin: float = 0.0) -> Verdict:
     """The verdict on two values that are both there. margin: a log ratio up to which they can't be told apart.
 
     |log(head / base)| is compared with log(1 + tolerance), so that swapping the two values mirrors the verdict. Where a

@@ -15,6 +15,7 @@ from typing import Any
 
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.judgement import Judgement
+from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.report.words.workload import title_of
@@ -110,7 +111,7 @@ def rows_of(comparison: Comparison) -> tuple[JudgedRow, ...]:
             raw_ratio=one.raw_ratio if one.slowdown != 1.0 else None,
             interval=one.interval,
             is_advisory=not one.is_blocking,
-            allowed=one.rule.describe(one.metric),
+            allowed=in_words(one.rule, one.metric),
             reason=printable(one.reason),
         )
 
