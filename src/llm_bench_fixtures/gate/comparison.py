@@ -59,8 +59,7 @@ def compare_runs(
     Raises DamagedResults for a mark in the file of `head` that can't be used.
     """
     check_saved_marks(head.source, head.records)
-    found = _Comparer(base, head, rules, metrics).compare()
-    return replace(found, notes=(*notes, *found.notes))
+    return _Comparer(base, head, rules, metrics).compare(notes)
 
 
 class _Comparer:
@@ -72,14 +71,13 @@ class _Comparer:
         self._of_tasks = task_metrics((*base.provenance.tasks, *head.provenance.tasks))
         self._metrics = with_tasks(metrics, (*base.provenance.tasks, *head.provenance.tasks))
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
-        self._before = {record.test: record for record in base.records}
         self._pairs = list(self._measured_pairs())
         self._noise = margins.TimingNoise((noise_floor(base), noise_floor(head)), len(self._pairs))
         self._slowdown = margins.mean_slowdown((after.probe_s, before.probe_s) for before, after in self._pairs)
         self._ran_before = [_tests_before(run) for run in (base, head)]
         self._speedups = speedup_changes(self._speedup_pairs(), head.reference)
 
-    def compare(self) -> Comparison:
+    def compare(self, notes: Sequence[str]) -> Comparison:
         is_comparable = not self._obstacle(Kind.EXACT)
         return Comparison(
             base=self._base,
@@ -95,14 +93,13 @@ class _Comparer:
             differences=self._differences,
             floor=self._noise.floor,
             slowdown=self._slowdown,
-            notes=tuple(self._notes()),
+            notes=(*notes, *self._notes()),
         )
 
     def _measured_pairs(self) -> Iterator[tuple[Record, Record]]:
-        for after in self._head.records:
-            before = self._before.get(after.test)
-            if before is not None and before.status is after.status is Status.MEASURED:
-                yield before, after
+        """The records of each test that both runs measured."""
+        measured = {record.test: record for record in self._base.measured()}
+        return ((measured[after.test], after) for after in self._head.measured() if after.test in measured)
 
     def _speedup_pairs(self) -> Iterator[tuple[Record, Record]]:
         """Yield the records of tests whose speed-ups can be compared and are to be judged."""
@@ -118,8 +115,7 @@ class _Comparer:
         base, head = _record_metrics(self._base, before), _record_metrics(self._head, after)
         slowdown = margins.machine_slowdown(after.probe_s, before.probe_s) or 1.0
         other_workload = "" if before.digest == after.digest else "another workload than the baseline's"
-        ran_before = zip(self._ran_before, (before, after), strict=True)
-        was, now = ((tests[one.test], one.is_after_scoring) for tests, one in ran_before)
+        was, now = (ran[after.test] for ran in self._ran_before)
         for metric in self._present(base, head):
             rule = self._rules.of(metric, after.scenario, after.gate)
             if metric.kind is Kind.MEMORY and was != now and rule.force is Force.BLOCKING:
@@ -136,10 +132,8 @@ class _Comparer:
         """The mean speed-ups of the variants, over their tests."""
         metric = self._metrics[SPEEDUP]
         for variant, change in self._speedups.variants.items():
-            judged = [
-                self._judged(variant, metric, rule, _Values(change.base, change.head, 1.0, change.margin))
-                for rule in self._variant_rules(metric, variant)
-            ]
+            values = _Values(change.base, change.head, 1.0, change.margin)
+            judged = [self._judged(variant, metric, rule, values) for rule in self._rules_of(variant, metric)]
             yield max(judged, key=_severity)
 
     def _speedup_rule(self, rule: Tolerance, metric: Metric) -> Tolerance:
@@ -166,31 +160,23 @@ class _Comparer:
                 continue
             base, head = variant_metrics(before), variant_metrics(after)
             for metric in self._present(base, head):
-                margin = margins.quality_margin(metric, before, after)
-                values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0)
                 is_quality = metric.name in {**before.quality, **after.quality}
-                obstacle = self._quality_obstacle(metric) if is_quality else ""
                 other_sample = margins.samples_obstacle(metric, before, after, references) if is_quality else ""
-                judged = [
-                    self._judged(
-                        after.id,
-                        metric,
-                        rule,
-                        replace(values, margin=max(margin, self._noise.margin(metric, rule))),
-                        obstacle or other_sample,
-                        lost=after.quality_note,
-                    )
-                    for rule in self._variant_rules(metric, after.id)
-                ]
+                obstacle = (self._quality_obstacle(metric) if is_quality else "") or other_sample
+                own_margin = margins.quality_margin(metric, before, after)
+                judged = []
+                for rule in self._rules_of(after.id, metric):
+                    margin = max(own_margin, self._noise.margin(metric, rule))
+                    values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0, margin)
+                    judged.append(self._judged(after.id, metric, rule, values, obstacle, lost=after.quality_note))
                 found = max(judged, key=_severity)
                 yield replace(found, is_of_other_sample=found.reason == other_sample != "")
 
-    def _variant_rules(self, metric: Metric, variant: str) -> list[Tolerance]:
+    def _rules_of(self, variant: str, metric: Metric) -> Sequence[Tolerance]:
         """The different rules that the variant's tests have for the metric; the metric's own where it has no test."""
-        tests = [record for record in self._head.records if record.variant == variant]
-        return list(dict.fromkeys(self._rules.of(metric, one.scenario, one.gate) for one in tests)) or [
-            self._rules.of(metric)
-        ]
+        tests = (record for record in self._head.records if record.variant == variant)
+        rules = dict.fromkeys(self._rules.of(metric, one.scenario, one.gate) for one in tests)
+        return list(rules) or [self._rules.of(metric)]
 
     def _quality_obstacle(self, metric: Metric) -> str:
         """Why a metric of quality can't be compared; "" where it can."""
@@ -283,12 +269,13 @@ def _record_metrics(run: Run, record: Record) -> dict[str, float]:
     return {name: value for name, value in record.metrics.items() if name not in shared}
 
 
-def _tests_before(run: Run) -> dict[str, str]:
-    """Digest, by test, of the tests that were measured before it in the same process."""
+def _tests_before(run: Run) -> dict[str, tuple[str, bool]]:
+    """What each test's process did before it: a digest of the tests that it measured, and whether it scored texts."""
     of_process: dict[str, str] = defaultdict(str)
     found = {}
     for record in run.measured():
         process = record.variant if run.provenance.isolated else ""
-        before = found[record.test] = of_process[process]
+        before = of_process[process]
+        found[record.test] = before, record.is_after_scoring
         of_process[process] = hashlib.sha256(f"{before} {record.test}".encode(errors="replace")).hexdigest()
     return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.results.metrics import Tolerance
@@ -55,7 +55,6 @@ class SpeedupChanges:
 class _Pair:
     """The logarithms of one test's speed-ups."""
 
-    variant: str
     base: LogRatio
     head: LogRatio
 
@@ -66,10 +65,13 @@ class _Pair:
 
 def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> SpeedupChanges:
     """pairs: the baseline's record and the judged one of each test that ran the same workload in both runs."""
-    tests = {after.test: pair for before, after in pairs if after.variant != reference for pair in _pair(before, after)}
+    tests: dict[str, _Pair] = {}
     of_variant: dict[str, list[_Pair]] = defaultdict(list)
-    for pair in tests.values():
-        of_variant[pair.variant].append(pair)
+    for before, after in pairs:
+        base, head = record_log_ratio(before), record_log_ratio(after)
+        if after.variant != reference and base is not None and head is not None:  # both were measured in blocks
+            pair = tests[after.test] = _Pair(base, head)
+            of_variant[after.variant].append(pair)
     judged = {variant: found for variant, found in of_variant.items() if len(found) >= LEAST_TESTS}
     means = {variant: _mean_change(found) for variant, found in judged.items()}
     scatter = _scatter([mean.centre for mean in means.values()])
@@ -89,13 +91,6 @@ def beyond(rule: Tolerance, margin: float) -> float:
     return margin + math.log1p(rule.relative)
 
 
-def _pair(before: Record, after: Record) -> Iterator[_Pair]:
-    """Yield the pair, or nothing where one of the two was not measured in blocks."""
-    base, head = record_log_ratio(before), record_log_ratio(after)
-    if base is not None and head is not None:
-        yield _Pair(after.variant, base, head)
-
-
 def _confidence(comparisons: int) -> float:
     """Confidence of each comparison of one level."""
     return 1 - ALARMS / 2 / max(comparisons, 1)
@@ -109,10 +104,8 @@ def _mean_change(tests: Sequence[_Pair]) -> LogRatio:
 
 def _scatter(changes: Sequence[float]) -> LogRatio:
     """How far a variant's change lies from 0 by its processes; with too few variants to tell, as if by nothing."""
-    freedom = max(len(changes) - 1, 1)
-    if len(changes) < LEAST_VARIANTS:
-        return LogRatio(0.0, 0.0, freedom)
-    return LogRatio(0.0, robust_deviation(changes), freedom)
+    deviation = robust_deviation(changes) if len(changes) >= LEAST_VARIANTS else 0.0
+    return LogRatio(0.0, deviation, max(len(changes) - 1, 1))
 
 
 def _of_test(pair: _Pair, scatter: LogRatio, confidence: float) -> SpeedupChange:
