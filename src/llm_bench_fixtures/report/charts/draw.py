@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.processes.environment import setting
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.labels import label_ends, label_points
 from llm_bench_fixtures.text import printable
@@ -48,14 +48,8 @@ def drawing() -> Iterator[None]:
 
     No window is opened, so $MPLBACKEND, which may name what isn't installed, doesn't count.
     """
-    given = os.environ.get("MPLBACKEND")
-    os.environ["MPLBACKEND"] = "agg"
-    try:
+    with setting("MPLBACKEND", "agg"):
         import matplotlib
-    finally:
-        os.environ.pop("MPLBACKEND")
-        if given is not None:
-            os.environ["MPLBACKEND"] = given
     with matplotlib.rc_context(plot_style()):
         yield
 
@@ -117,10 +111,8 @@ def _set_up(axis: Axes, chart: spec.Chart, *, is_narrow: bool, has_names: bool) 
     title = drawable(chart.title)
     axis.set_title(textwrap.fill(title, TITLE_WIDTH) if is_narrow else title)
     for side, one in (("x", chart.x), ("y", chart.y)):
-        scale = {"value": "log"} if one.is_log else {"value": "linear"}
-        getattr(axis, f"set_{side}scale")(**scale)
-        getattr(axis, f"set_{side}label")(drawable(one.title))
-        getattr(axis, f"set_{side}lim")(*one.ends)
+        scale = "log" if one.is_log else "linear"
+        axis.set(**{f"{side}scale": scale, f"{side}label": drawable(one.title), f"{side}lim": one.ends})
         axis.grid(visible=one.has_grid, axis="x" if side == "x" else "y")
         _set_ticks(getattr(axis, f"{side}axis"), one, is_narrow=is_narrow)
     axis.minorticks_off()
@@ -168,7 +160,7 @@ def _draw_bar(axis: Axes, bar: spec.Bar) -> None:
         left=bar.start,
         color=bar.look.colour,
         alpha=0.85 * bar.opacity,
-        xerr=None if length.is_exact else _errors([length]),
+        xerr=_errors([length]),
         error_kw={"ecolor": INK, "capsize": 3, "linewidth": 1.2},
     )
     end, side = (length.low, -1) if length.value < 0 else (length.high, 1)
@@ -189,8 +181,8 @@ def _draw_series(axis: Axes, series: spec.Series) -> None:
     axis.errorbar(
         [one.value for one in xs],
         [one.value for one in ys],
-        xerr=None if all(one.is_exact for one in xs) else _errors(xs),
-        yerr=None if all(one.is_exact for one in ys) else _errors(ys),
+        xerr=_errors(xs),
+        yerr=_errors(ys),
         color=look.colour,
         marker=MARKERS[look.marker] if series.size else "",
         markersize=series.size,
@@ -206,7 +198,9 @@ def _draw_series(axis: Axes, series: spec.Series) -> None:
 
 
 def _errors(estimates: list[spec.Estimate]) -> Any:
-    """Below and above, as matplotlib takes them."""
+    """Below and above, as matplotlib takes them; None where all are exact."""
+    if all(one.is_exact for one in estimates):
+        return None
     return [[one.value - one.low for one in estimates], [one.high - one.value for one in estimates]]
 
 

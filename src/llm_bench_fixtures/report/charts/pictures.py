@@ -28,7 +28,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.folder import remove_pictures
-from llm_bench_fixtures.results.formatting import MINUS, five_digits, format_change, three_digits
+from llm_bench_fixtures.results.formatting import MINUS, format_change, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.writing import replacing
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOM_FOR_NUMBERS = 0.45  # room for the numbers at the bars' ends, over what the bars take
-PERPLEXITY, WEIGHTS = METRIC_BY_NAME["perplexity"], METRIC_BY_NAME["weight_bytes"]
+WEIGHTS = METRIC_BY_NAME["weight_bytes"]
 BEYOND = 1.12  # times the largest value: where an axis ends
 LOG_FROM = 20  # times the smallest value: above it the axis is logarithmic
 LOG_ROOM = 1.6
@@ -107,21 +107,17 @@ def bar_charts(findings: Findings, scenario: str) -> Iterator[spec.Chart]:
         f"Shaded: perplexity within ± {100 * NEAR:g} %."
     )
     for metric in (LATENCY, SPEEDUP, WEIGHTS):
-        lengths = {one.variant: found for one in shown if (found := estimate_of(run, one, metric))}
-        if metric is not SPEEDUP or lengths:
-            title, told = axis_title(metric, run.reference), note if metric is LATENCY else ""
-            drawn = {name: on_axis(length, metric) for name, length in lengths.items()}
-            yield replace(_bar_chart(run, shown, title, drawn, three_digits), note=told)
+        lengths = {one.variant: on_axis(found, metric) for one in shown if (found := estimate_of(run, one, metric))}
+        if lengths or metric is not SPEEDUP:
+            chart = _bar_chart(run, shown, axis_title(metric, run.reference), lengths, three_digits)
+            yield replace(chart, note=note) if metric is LATENCY else chart
     changes = {one.variant: found for one in shown if (found := perplexity_change(run, run.variant(one.variant)))}
-    perplexities = {one.variant: found for one in shown if (found := estimate_of(run, one, PERPLEXITY))}
     if changes.keys() - {run.reference}:
         chart = _bar_chart(run, shown, "Perplexity change, %", changes, _signed)
         low, high = chart.x.ends
         near = 100 * NEAR  # in sight whatever the bars, so that none within it looks long
         across = (min(low, -near * 1.3), max(high, near * (1 + ROOM_FOR_NUMBERS)))
         yield replace(chart, x=replace(chart.x, ends=across), bands=(spec.Band(-near, near, is_of_x=True),))
-    elif perplexities:
-        yield _bar_chart(run, shown, PERPLEXITY.title, perplexities, five_digits)
 
 
 def _signed(percent: float) -> str:
@@ -165,15 +161,15 @@ def memory_chart(findings: Findings) -> spec.Chart | None:
     if len(series) < 2:
         return None
     beside = f"; beside each name its perplexity against {run.reference}'s" if any(one.detail for one in series) else ""
-    across, up = ([getattr(one.points[0], side) for one in series] for side in ("x", "y"))
-    values, top = [one.value for one in up], max(one.high for one in up)
-    is_log = max(values) > LOG_FROM * min(values)
-    ends = (min(values) / LOG_ROOM, top * LOG_ROOM) if is_log else (0.0, BEYOND * top)
+    sizes, latencies = zip(*((one.points[0].x.value, one.points[0].y.value) for one in series), strict=True)
+    top = max(one.points[0].y.high for one in series)
+    is_log = max(latencies) > LOG_FROM * min(latencies)
+    ends = (min(latencies) / LOG_ROOM, top * LOG_ROOM) if is_log else (0.0, BEYOND * top)
     return spec.Chart(
         name="memory",
         title=f"Lower left is smaller and faster{beside}",
         note=f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds.",
-        x=spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND * max(one.value for one in across))),
+        x=spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND * max(sizes))),
         y=spec.Axis("latency, ms", ends, is_log=is_log),
         series=tuple(series),
         height=460,
@@ -181,7 +177,6 @@ def memory_chart(findings: Findings) -> spec.Chart | None:
 
 
 def _change_in_words(run: Run, name: str) -> str:
-    """Change of the perplexity against the reference's; empty where the two can't be compared."""
-    variants = (run.variant(name), run.variant(run.reference))
-    own, other = (one.quality.get("perplexity", 0.0) if one else 0.0 for one in variants)
-    return f" {format_change(own / other)}" if own > 0 and other > 0 and name != run.reference else ""
+    """Change of the perplexity against the reference's; empty where it was not compared."""
+    change = perplexity_change(run, run.variant(name))
+    return f" {format_change(1 + change.value / 100)}" if change and name != run.reference else ""
