@@ -120,7 +120,6 @@ def test_every_column_of_a_metric_has_its_formula_and_direction() -> None:
     ttft = terms["TTFT"]
     assert (ttft.name, ttft.better) == ("Time to first token", "lower is better")
     assert ttft.meaning.startswith("start of a prompt's batch")
-    assert ttft.hint.startswith("Time to first token. Lower is better. Start of a prompt's batch")
     assert terms["rounds"].better == ""
 
 

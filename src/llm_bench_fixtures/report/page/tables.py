@@ -62,12 +62,6 @@ class Term:
     source: str = ""
     """The publication or the tool that the formula is from."""
 
-    @property
-    def hint(self) -> str:
-        """All of it on one line, for a browser's own tooltip."""
-        parts = (self.name, self.better, self.meaning)
-        return ". ".join(f"{part[0].upper()}{part[1:].rstrip('.')}" for part in parts if part) + "."
-
 
 @dataclass(frozen=True)
 class PageTable:

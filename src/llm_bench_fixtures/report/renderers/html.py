@@ -124,10 +124,9 @@ def page_scripts(*, has_charts: bool = True, reloads: bool = False) -> PageScrip
     names = ("report.js", "reload.js") if reloads else ("report.js",)
     own = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names).replace("\r\n", "\n")
     plotly = _installed_plotly() if has_charts else ""
-    if not plotly:
-        return PageScripts(Markup(own), "", content_policy((own,)))  # noqa: S704
-    packed = base64.b64encode(gzip.compress(plotly.encode(), mtime=0)).decode()
-    return PageScripts(Markup(own), packed, content_policy((plotly, own)))  # noqa: S704  # no text from elsewhere
+    packed = base64.b64encode(gzip.compress(plotly.encode(), mtime=0)).decode() if plotly else ""
+    policy = content_policy(filter(None, (plotly, own)))
+    return PageScripts(Markup(own), packed, policy)  # noqa: S704  # no text from elsewhere
 
 
 def _installed_plotly() -> str:
