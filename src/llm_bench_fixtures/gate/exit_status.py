@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitStatus(IntEnum):
@@ -12,51 +13,33 @@ class ExitStatus(IntEnum):
     the first of 24, 21, 20, 22, 23 is returned.
     """
 
-    PASSED = 0
-    INTERRUPTED = 2
-    USAGE = 4
-    REGRESSED = 20
-    NO_BASELINE = 21
-    NOT_COMPARABLE = 22
-    COVERAGE = 23
-    NOT_MEASURED = 24
-    INCONCLUSIVE = 25
-    WORKER_FAILED = 26
-    SLIGHTLY_WORSE = 27
-
-    @property
-    def words(self) -> str:
-        """Some words for a title."""
-        return _WORDS[self][0]
-
-    @property
-    def meaning(self) -> str:
-        """A clause that says the whole."""
-        return _WORDS[self][1]
-
-
-_WORDS = {
-    ExitStatus.PASSED: ("passed", "nothing got worse"),
-    ExitStatus.INTERRUPTED: ("interrupted", "interrupted; what was measured until then is reported"),
-    ExitStatus.USAGE: ("can't be done as asked", "something on the command line can't be used"),
-    ExitStatus.REGRESSED: ("regressed", "something got worse"),
-    ExitStatus.NO_BASELINE: ("no baseline", "there is nothing to compare with"),
-    ExitStatus.NOT_COMPARABLE: (
+    PASSED = 0, "passed", "nothing got worse"
+    INTERRUPTED = 2, "interrupted", "interrupted; what was measured until then is reported"
+    USAGE = 4, "can't be done as asked", "something on the command line can't be used"
+    REGRESSED = 20, "regressed", "something got worse"
+    NO_BASELINE = 21, "no baseline", "there is nothing to compare with"
+    NOT_COMPARABLE = (
+        22,
         "not comparable with its baseline",
         "what there is to compare with was measured under other conditions",
-    ),
-    ExitStatus.COVERAGE: ("other tests than in its baseline", "something that was measured before no longer is"),
-    ExitStatus.NOT_MEASURED: ("not measured", "nothing was measured that could be compared"),
-    ExitStatus.INCONCLUSIVE: (
+    )
+    COVERAGE = 23, "other tests than in its baseline", "something that was measured before no longer is"
+    NOT_MEASURED = 24, "not measured", "nothing was measured that could be compared"
+    INCONCLUSIVE = (
+        25,
         "inconclusive",
         "nothing is known to have got worse, but not everything is known to be unchanged",
-    ),
-    ExitStatus.WORKER_FAILED: (
-        "a worker failed",
-        "a test failed, or a process that ran tests died, hung or couldn't start",
-    ),
-    ExitStatus.SLIGHTLY_WORSE: (
-        "slightly worse",
-        "something got worse, by less than the threshold as far as is known",
-    ),
-}
+    )
+    WORKER_FAILED = 26, "a worker failed", "a test failed, or a process that ran tests died, hung or couldn't start"
+    SLIGHTLY_WORSE = 27, "slightly worse", "something got worse, by less than the threshold as far as is known"
+
+    words: str
+    """Some words for a title."""
+    meaning: str
+    """A clause that says the whole."""
+
+    def __new__(cls, status: int, words: str, meaning: str) -> Self:
+        member = int.__new__(cls, status)
+        member._value_ = status
+        member.words, member.meaning = words, meaning
+        return member
