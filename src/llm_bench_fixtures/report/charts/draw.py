@@ -72,8 +72,6 @@ def plot_style() -> Any:  # matplotlib types the keys one by one
         "axes.titlelocation": "left",
         "axes.titlepad": FONT_SIZE,
         "grid.color": "#e5e8ec",
-        "legend.frameon": False,
-        "legend.fontsize": FONT_SIZE * 0.9,
         "svg.fonttype": "none",  # text stays text: it can be searched and edited, and takes a tenth of the bytes
         "svg.hashsalt": "llm-bench",  # so that the same run gives the same file
         "text.parse_math": False,  # a name with dollars in it is no formula
@@ -146,10 +144,6 @@ def _draw(axis: Axes, chart: spec.Chart) -> None:
         _draw_bar(axis, bar)
     for series in chart.series:
         _draw_series(axis, series)
-    for name, look in chart.keys:
-        axis.plot([], [], color=look.colour, marker=MARKERS[look.marker], linestyle="none", label=drawable(name))
-    if chart.keys:
-        axis.legend()
 
 
 def _draw_bar(axis: Axes, bar: spec.Bar) -> None:

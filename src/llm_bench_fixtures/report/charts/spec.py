@@ -1,4 +1,4 @@
-"""A chart before any format: what it shows, as plain values. `plotly` writes any chart, `draw` draws any.
+"""A chart before any format: what it shows, as plain values. `plotly` writes any chart, `draw` any without a legend.
 
 Lengths on the page are typographic points. Values are in the unit that the axis names.
 """
