@@ -146,8 +146,7 @@ class Cause:
     @property
     def title(self) -> str:
         """The metric within a sentence, and how many others it stands for."""
-        title = self.first.metric.title
-        name = title if title[1:2].isupper() else f"{title[:1].lower()}{title[1:]}"
+        name = self.first.metric.title_in_sentence
         other = "other timing" if self.verdict in MOVED else "other metric"
         return f"{name} and {count(self.others, other)}" if self.others else name
 

@@ -18,7 +18,7 @@ from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import Address, SavedAt, read_saved_run, saved_at
+from llm_bench_fixtures.history.saved import Address, read_saved_run, saved_at
 from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led, rows_of
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.formatting import count, format_change, format_share
@@ -122,16 +122,11 @@ class Changes:
 
 def changes_against(comparison: Comparison, need: Need) -> Changes:
     """need: by which the other run's answer is asked for again."""
-    return Changes(comparison, _answer(saved_at(comparison.base.source), need))
-
-
-def _answer(place: SavedAt, need: Need) -> str:
-    """The answer of the run that is kept there in one sentence; empty where it can't be read whole."""
     try:
-        run = read_saved_run(place)
+        before = read_saved_run(saved_at(comparison.base.source))
     except UnreadableResults:
-        return ""
-    return answer_of(evidence_of(run), need).sentence
+        return Changes(comparison)
+    return Changes(comparison, answer_of(evidence_of(before), need).sentence)
 
 
 def baseline_sentence(run: Run) -> str:
@@ -158,18 +153,13 @@ def counts_sentence(comparison: Comparison) -> str:
     """How many tests were judged, and how many values that can fail a gate have each verdict."""
     others = Counter(one.coverage for one in comparison.uncovered)
     not_selected = others.pop(Coverage.NOT_SELECTED, 0)
-    total = comparison.judged_tests + sum(others.values()) + _other_workloads(comparison)
+    in_both = {one.test for one in comparison.head.measured()} & {one.test for one in comparison.base.measured()}
+    total = len(in_both) + sum(others.values())
     lost = "".join(f", {number} {what}" for what, number in others.items())
     aside = f" ({not_selected} of the baseline not selected)" if not_selected else ""
     blocking = Counter(one.verdict for one in comparison.judgements if one.is_blocking)
     values = ", ".join(f"{blocking[verdict]} {verdict}" for verdict in Verdict if blocking[verdict])
     return f"Judged {comparison.judged_tests} of {total} tests{lost}{aside}. Blocking values: {values or 'none'}."
-
-
-def _other_workloads(comparison: Comparison) -> int:
-    measured = {record.test for record in comparison.head.measured()}
-    measured &= {record.test for record in comparison.base.measured()}
-    return len(measured) - comparison.judged_tests
 
 
 def notes_of(comparison: Comparison) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.decision import Decision
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.report.judged.causes import MOVED, Cause, causes_of, led, rows_of
+from llm_bench_fixtures.report.judged.causes import MOVED, Cause, JudgedRow, causes_of, led, rows_of
 from llm_bench_fixtures.report.judged.changes import baseline_sentence, counts_sentence, notes_of, run_sentence
 from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
 from llm_bench_fixtures.results.formatting import count
@@ -69,17 +69,17 @@ def allowed_text(cause: Cause) -> str:
     return f"{cause.text} (allowed: {cause.allowed})" if cause.allowed else cause.text
 
 
-def regressions(comparison: Comparison) -> list[Cause]:
-    """Causes that fail the gate."""
-    rows = rows_of(comparison)
-    return causes_of([row for row in rows if row.verdict is Verdict.REGRESSED and not row.is_advisory], rows)
+def _failing(rows: Iterable[JudgedRow]) -> list[JudgedRow]:
+    """The rows that fail the gate."""
+    return [row for row in rows if row.verdict is Verdict.REGRESSED and not row.is_advisory]
 
 
 def github_annotations(decision: Decision) -> Iterator[str]:
     """GitHub's workflow commands that show an error for each cause."""
     title = f"llm-gate: {decision.status.words}"
     if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
-        causes = led(regressions(decision.comparison))
+        rows = rows_of(decision.comparison)
+        causes = led(causes_of(_failing(rows), rows))
         shown = causes if len(causes) <= MOST_ANNOTATIONS else causes[: MOST_ANNOTATIONS - 1]
         for one in shown:
             files = {row.test.partition("::")[0] for row in one.rows}
@@ -110,10 +110,9 @@ def failures(decision: Decision) -> Iterator[tuple[str, str]]:
     reason."""
     if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
         subjects: dict[str, list[str]] = defaultdict(list)
-        for row in rows_of(decision.comparison):
-            if row.verdict is Verdict.REGRESSED and not row.is_advisory:
-                values = f"{row.metric.title}: {row.before} → {row.after}, {row.change}"
-                subjects[row.test or row.variant].append(f"{values} (allowed: {row.allowed})")
+        for row in _failing(rows_of(decision.comparison)):
+            values = f"{row.metric.title}: {row.before} → {row.after}, {row.change}"
+            subjects[row.test or row.variant].append(f"{values} (allowed: {row.allowed})")
         yield from ((subject, "; ".join(values)) for subject, values in subjects.items())
     elif decision.status is not ExitStatus.PASSED:
         yield decision.status.words, f"{decision.reason}. {decision.advice}"

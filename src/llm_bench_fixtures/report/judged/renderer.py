@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.report.judged.causes import TONES, Cause, JudgedRow
-from llm_bench_fixtures.report.renderers.columns import columns, title_line, wrapped
+from llm_bench_fixtures.report.renderers.columns import columns, title_line, wrapped, wrapped_lines
 from llm_bench_fixtures.report.renderers.markdown import bullets, escape, folded, markdown_table
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
 from llm_bench_fixtures.results.formatting import Notation
@@ -69,7 +69,7 @@ def _lines(report: JudgedReport, width: int, *, verbose: bool) -> Iterator[str]:
     yield ""
     yield title_line(report.title, width)
     for sentence in (*report.sentences, *report.warnings):
-        yield from _wrap(sentence, width)
+        yield from wrapped_lines(sentence, width)
     for part in report.parts:
         yield from ("", part.title)
         for line in part.lines if verbose else first_few(part.lines, MOST_CAUSES):
@@ -79,14 +79,9 @@ def _lines(report: JudgedReport, width: int, *, verbose: bool) -> Iterator[str]:
     if report.notes:
         yield ""
     for note in report.notes:
-        yield from _wrap(note, width)
+        yield from wrapped_lines(note, width)
     if report.conclusion:
         yield report.conclusion
-
-
-def _wrap(text: str, width: int) -> Iterator[str]:
-    for line in text.splitlines():
-        yield from wrapped(line, width, "  ", break_words=False)
 
 
 def markdown(report: JudgedReport) -> str:

@@ -122,9 +122,9 @@ def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_w
 
 
 def wrapped_lines(text: str, width: int) -> Iterator[str]:
-    """Lines of at most `width` character cells; line breaks of the text stay."""
+    """Lines of at most `width` character cells, but for a longer word; line breaks of the text stay."""
     for line in text.splitlines():
-        yield from wrapped(line, width, indent="  ")
+        yield from wrapped(line, width, indent="  ", break_words=False)
 
 
 def title_line(title: str, width: int) -> str:
