@@ -183,8 +183,7 @@ class _Comparer:
         is_by_itself = metric.name in margins.BY_ITSELF or metric.name in self._of_tasks
         if not is_by_itself and self._base.reference != self._head.reference:
             return self._reference_obstacle()
-        origins = self._base.provenance, self._head.provenance
-        of_questions = margins.questions_obstacle(metric, *origins) or margins.tasks_obstacle(metric, *origins)
+        of_questions = margins.questions_obstacle(metric, self._base.provenance, self._head.provenance)
         return of_questions or self._obstacle(Kind.QUALITY)
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:

@@ -94,14 +94,10 @@ def mean_slowdown(probes: Iterable[tuple[Probe, Probe]]) -> float | None:
 
 
 def questions_obstacle(metric: Metric, base: Provenance, head: Provenance) -> str:
-    """Why a metric of answers can't be compared; "" where the same was asked, or the metric is another one."""
-    if metric.name not in OF_CHOICES or base.choices == head.choices:
-        return ""
-    return f"other questions: {head.choices or 'none'}; the baseline's: {base.choices or 'none'}"
-
-
-def tasks_obstacle(metric: Metric, base: Provenance, head: Provenance) -> str:
-    """Why a metric of a task can't be compared; "" where the same items were asked, or the metric is another one."""
+    """Why a metric of answers or of a task can't be compared; "" where the same was asked, or the metric is another
+    one."""
+    if metric.name in OF_CHOICES and base.choices != head.choices:
+        return f"other questions: {head.choices or 'none'}; the baseline's: {base.choices or 'none'}"
     was, now = (
         next((task for task in origin.tasks if metric.name in task_metrics([task])), None) for origin in (base, head)
     )
