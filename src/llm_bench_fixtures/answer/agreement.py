@@ -97,7 +97,7 @@ def _of_fewer(seen: Evidence, runs: int) -> Iterator[tuple[str, int, int]]:
         if record.variant != seen.run.reference:
             known = sum(one is not None for one in log_ratios_by_run(seen.cases_of(record)))
             if 0 < known < runs:
-                yield record.variant, record.workload.batch_size if record.workload else 1, known
+                yield record.variant, record.facts.batch_size, known
 
 
 def _of_variant(seen: Evidence, run: PooledRun, record: Record, metric: str, chance: float) -> VariantAgreement:

@@ -58,9 +58,8 @@ class Evidence(Headline):
         batches = [
             one for name, one in self.largest_batch.items() if one.reference_s and not self.ran_the_reference(name)
         ]
-        bases = [(record, self.base_of(record)) for record in others]
-        more = [one for one, base in bases if base is not None and base is not self.reference and in_blocks(one, base)]
-        return sum(len(them) + max(len(them) - 1, 0) for them in (others, batches)) + len(more)
+        bases = [base for base in map(self.base_of, others) if base and base.reference_s and base is not self.reference]
+        return sum(len(them) + max(len(them) - 1, 0) for them in (others, batches)) + len(bases)
 
     @property
     def confidence(self) -> float:
@@ -122,8 +121,3 @@ def evidence_of(run: Run) -> Evidence:
     floor = noise_floor(run)
     noise, alike = machine_noise(run, floor), like_cases(run.measured())
     return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=noise, alike=alike, apart={})
-
-
-def in_blocks(*records: Record) -> bool:
-    """Whether all of the records were measured in blocks with the reference."""
-    return all(record.reference_s for record in records)

@@ -23,8 +23,6 @@ SUPPORTING = ("edge_prompts", "padding")  # scenarios that decide only where a r
 _Case: TypeAlias = Mapping[str, Record]
 """Records of one workload, by variant."""
 _ByDigest: TypeAlias = Mapping[str, _Case]
-_Test: TypeAlias = tuple[str, str, str]
-"""Scenario, case and variant."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,8 @@ def headline_of(run: Run) -> Headline:
     by_digest = _by_digest(records)
     own = [record for record in records if record.scenario == OWN] if run.provenance.prompts else []
     plain = [one for one in records if one.scenario == PROMPT_LENGTHS and one.facts.is_plain]
-    settled = {_test(one) for one in (*run.records, *records) if one.status is not Status.NOT_REACHED}
+    known = (one for one in (*run.records, *records) if one.status is not Status.NOT_REACHED)
+    settled = {(one.scenario, one.case, one.variant) for one in known}
     own = _of_one_cache(own, by_digest)
     alone, batches = ([one for one in own if (one.facts.batch_size > 1) is many] for many in (False, True))
     lengths = _one_at_a_time(alone, by_digest, settled) or _one_at_a_time(plain, by_digest, settled)
@@ -102,11 +101,13 @@ def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
     return next(compared, [*own])
 
 
-def _one_at_a_time(records: Sequence[Record], by_digest: _ByDigest, settled: Collection[_Test]) -> list[_Case]:
+def _one_at_a_time(
+    records: Sequence[Record], by_digest: _ByDigest, settled: Collection[tuple[str, str, str]]
+) -> list[_Case]:
     """The records' cases that all compared variants ran, that of the shortest prompts first.
 
-    settled: what was measured, or is known not to be. A case that one of the records' variants has yet to reach, or had
-    no time for, leaves no variant out: it is left out itself, where there are others.
+    settled: scenario, case and variant of what was measured, or is known not to be. A case that one of the records'
+    variants has yet to reach, or had no time for, leaves no variant out: it is left out itself, where there are others.
     """
     variants = {one.variant for one in records}
     reached = [one for one in records if all((one.scenario, one.case, name) in settled for name in variants)]
@@ -165,10 +166,6 @@ def _by_digest(records: Sequence[Record]) -> _ByDigest:
 def place_of(record: Record) -> tuple[str, str, str]:
     """Scenario, case and workload: what variants that are compared have in common."""
     return record.scenario, record.case, record.digest
-
-
-def _test(record: Record) -> _Test:
-    return record.scenario, record.case, record.variant
 
 
 def _ordered(run: Run, records: _Case) -> _Case:

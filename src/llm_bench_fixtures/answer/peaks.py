@@ -7,6 +7,7 @@ where the ranges are further apart than the metric's tolerance.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
@@ -46,26 +47,23 @@ def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
 
 
 def range_of(run: Run, metric: Metric, record: Record, variant: VariantResult) -> Peaks | None:
-    """The memory of a record and of all others of the same work; None where the record has no such value."""
+    """The memory of a record and of all others of the same work, in each pooled run; None where it has no such value.
+
+    The same work has the same workload and configuration, and was done either before the variant scored texts or after
+    it, because libraries keep memory of that.
+    """
     shown = metric.of(record, variant)
     if shown is None:
         return None
-    again = [shown, *_repeats(run, metric, record, variant)]
-    return Peaks(shown, min(again), max(again))
-
-
-def _repeats(run: Run, metric: Metric, shown: Record, variant: VariantResult) -> list[float]:
-    """The metric of every record of the same work in each pooled run: the same workload and configuration, and either
-    all before the variant scored texts or all after it, because libraries keep memory of that."""
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
-    values = [
+    repeats = [
         metric.of(one, alike[one.variant])
-        for record in run.measured()
-        for one in record.by_run
-        if one is not None and one.variant in alike and one.workload is not None and one.digest == shown.digest
-        if one.is_after_scoring is shown.is_after_scoring
+        for one in chain.from_iterable(other.by_run for other in run.measured())
+        if one and one.variant in alike and one.digest == record.digest
+        if one.is_after_scoring is record.is_after_scoring
     ]
-    return [value for value in values if value is not None]
+    values = [shown, *(value for value in repeats if value is not None)]
+    return Peaks(shown, min(values), max(values))
 
 
 def is_less(one: Peaks, other: Peaks, metric: str) -> bool:

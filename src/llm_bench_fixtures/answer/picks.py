@@ -7,10 +7,9 @@ Times are compared as `Evidence.gain` does, memory as `peaks` says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
@@ -108,13 +107,11 @@ class Pick:
 def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
     """Pick for each reader, that of the need first."""
     readers = sorted(Reader, key=lambda reader: reader is not need.want)
-    return tuple(_pick(reader, seen, standings_for(reader, seen, need)) for reader in readers)
-
-
-def _pick(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
-    if reader is Reader.MEMORY:
-        return _pick_by_memory(seen, standings)
-    return _pick_by_time(reader, TIMES[reader], seen, standings)
+    standings = ((reader, standings_for(reader, seen, need)) for reader in readers)
+    return tuple(
+        _pick_by_memory(seen, found) if reader is Reader.MEMORY else _pick_by_time(reader, seen, found)
+        for reader, found in standings
+    )
 
 
 def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
@@ -128,8 +125,8 @@ def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
             yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))
 
 
-def _pick_by_time(reader: Reader, metric: str, seen: Evidence, standings: Standings) -> Pick:
-    records = standings.records
+def _pick_by_time(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
+    records, metric = standings.records, METRIC_BY_NAME[TIMES[reader]]
     reference = records.get(seen.run.reference)
     if reference is None or len(records) < 2:
         return Pick(reader)
@@ -141,23 +138,16 @@ def _pick_by_time(reader: Reader, metric: str, seen: Evidence, standings: Standi
         most = found.high if isinstance(found, Speedup) else found.ratio * math.exp(seen.noise.log_ratio)
         return found.is_unclear or most > 1 + SMALL
 
-    size = reference.workload.batch_size if reference.workload else 1
+    def choice(name: str, better: bool, unclear: bool) -> Choice:
+        variant, found = seen.run.variant(name), seen.speedup(records[name])
+        value = (metric.of(records[name], variant) if variant else None) or 0.0
+        ratio = found.ratio if found else reference.median_s / records[name].median_s
+        low, high = (found.low, found.high) if found and found.low < found.high else (None, None)
+        return Choice(name, value, ratio, low, high, better, unclear)
+
     names = [name for name in records if not seen.ran_the_reference(name)]
-    choice = partial(_time_choice, metric, records, seen)
-    blank = Pick(reader, metric, batch_size=size, undecided=standings.undecided)
+    blank = Pick(reader, metric.name, batch_size=reference.facts.batch_size, undecided=standings.undecided)
     return _ranked(blank, names, standings, compare, may_win, choice)
-
-
-def _time_choice(
-    metric: str, records: Mapping[str, Record], seen: Evidence, name: str, better: bool, unclear: bool
-) -> Choice:
-    record, reference, variant = records[name], records[seen.run.reference], seen.run.variant(name)
-    value = (METRIC_BY_NAME[metric].of(record, variant) if variant else None) or 0.0
-    found = seen.speedup(record)
-    if found is None or found.low == found.high:
-        ratio = found.ratio if found else reference.median_s / record.median_s
-        return Choice(name, value, ratio, None, None, better, unclear)
-    return Choice(name, value, found.ratio, found.low, found.high, better, unclear)
 
 
 def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
@@ -172,12 +162,9 @@ def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
         return compare_peaks(peaks[one], peaks[other], metric)
 
     def choice(name: str, better: bool, unclear: bool) -> Choice:
-        own = peaks[name]
-        low, high = (own.low, own.high) if own.low < own.high else (None, None)
-        share = own.shown / reference.shown
-        return Choice(
-            name, own.shown, share, low and low / reference.shown, high and high / reference.shown, better, unclear
-        )
+        own, whole = peaks[name], reference.shown
+        low, high = (own.low / whole, own.high / whole) if own.low < own.high else (None, None)
+        return Choice(name, own.shown, own.shown / whole, low, high, better, unclear)
 
     names = [name for name in peaks if not seen.ran_the_reference(name)]
     return _ranked(Pick(Reader.MEMORY, metric), names, standings, compare, lambda found: found.is_unclear, choice)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.intervals import Estimate, estimate_of, interval_of, quality_interval
@@ -76,14 +75,13 @@ class Standings:
         """The limits that are applied, each with the metric that it is of here, and with every variant's figure."""
         found: list[tuple[Limit, Metric, Mapping[str, Estimate]]] = []
         for limit in self.need.limits:
-            of_each = ((metric, self._estimates(metric)) for metric in limit.metrics)
-            applied = ((metric, them) for metric, them in of_each if self._is_measured(limit, them))
-            found += [(limit, *one) for one in islice(applied, 1)]
+            for metric in limit.metrics:
+                records = ((self.records.get(one.id), one) for one in self.run.variants)
+                figures = {one.id: estimate_of(metric, record, one, self.seen) for record, one in records}
+                if self._is_measured(limit, figures):
+                    found.append((limit, metric, figures))
+                    break
         return found
-
-    def _estimates(self, metric: Metric) -> dict[str, Estimate]:
-        variants = self.run.variants
-        return {one.id: estimate_of(metric, self.records.get(one.id), one, self.seen) for one in variants}
 
     def _is_measured(self, limit: Limit, found: Mapping[str, Estimate]) -> bool:
         """Whether some variant has a value; of quality, one other than the reference, which is its own measure."""
@@ -130,13 +128,9 @@ def _may_be_kept(one: Judged) -> bool:
     return one.standing is Standing.WITHIN or is_open
 
 
-def workload_of(reader: Reader, seen: Evidence) -> Mapping[str, Record]:
-    """The records that the reader's answer goes by."""
-    return seen.largest_batch if reader is Reader.THROUGHPUT else seen.common
-
-
 def standings_for(reader: Reader, seen: Evidence, need: Need) -> Standings:
-    return Standings(seen, need, workload_of(reader, seen))
+    """Standings on the workload that the reader's answer goes by."""
+    return Standings(seen, need, seen.largest_batch if reader is Reader.THROUGHPUT else seen.common)
 
 
 def judge(limit: Limit, metric: Metric, estimate: Estimate, variant: VariantResult, seen: Evidence) -> Judged:
