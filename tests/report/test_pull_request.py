@@ -168,29 +168,12 @@ def test_a_run_that_measured_nothing(interrupted: bool) -> None:
 def test_a_whole_suite_fits_into_a_comment_with_all_its_parts() -> None:
     text = render(whole_suite())
     assert len(text.encode()) < 10_000
-    assert "Every case" in text
-    assert "Too long for here" not in text
-
-
-def test_what_is_too_long_for_a_comment_leaves_out_what_is_needed_least() -> None:
-    """The table of cases before anything else; the answer and the table of variants stay."""
-    run = whole_suite()
-    again = [replace(record, case=f"another {record.case}", test=f"{record.test} again") for record in run.records]
-    text = render(replace(run, records=(*run.records, *again)))
-    assert len(text.encode()) < 10_000
-    assert "<summary>Every case" not in text
+    assert "<summary>Every case" in text
     assert "<summary>About this run" in text
-    assert text.endswith(
-        "Too long for here, and in `report.html`: Every case: the reference's latency, and the others' speed-ups.\n"
-    )
-    long = replace(run, provenance=replace(run.provenance, libraries={f"library {n}": "1.0" for n in range(600)}))
-    text = render(long)
-    assert len(text.encode()) < 10_000
-    assert "About this run." in text.splitlines()[-1]
 
 
 def test_a_table_that_is_too_long_by_itself_is_cut_and_says_so() -> None:
-    """Bug: where leaving out every folded part was not enough, the file was too long and said nothing."""
+    """Bug: the file was too long and said nothing."""
     names = [f"variant-{at}" for at in range(300)]
     run = make_run([make_record(name) for name in names], [make_variant(name) for name in names])
     text = render_markdown(findings_of(run, registry()))

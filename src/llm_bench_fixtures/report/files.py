@@ -82,6 +82,9 @@ class Attempts:
             self.problems.append(f"{path} was not written: {reason_of(error)}")
         return None
 
+    def write_text(self, name: str, render: Callable[[], str]) -> None:
+        self.attempt(name, lambda: write_whole(self.folder / name, render(), follows=False))
+
     def end(self) -> None:
         """Remove the report that was set aside, unless there are results of another run in it. Raises UnwritableFile
         for what could not be written, and KeyboardInterrupt."""
@@ -233,10 +236,9 @@ class _Report(Attempts):
         if found is None:
             return
         if found.agreement is not None:
-            values = json.dumps(msgspec.to_builtins(found.agreement), indent=2)
-            self.attempt(AGREEMENT_FILE, lambda: self._write_text(AGREEMENT_FILE, values))
-        self.attempt(MARKDOWN_FILE, lambda: self._write_text(MARKDOWN_FILE, render_markdown(found)))
-        self.attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
+            self.write_text(AGREEMENT_FILE, lambda: json.dumps(msgspec.to_builtins(found.agreement), indent=2))
+        self.write_text(MARKDOWN_FILE, lambda: render_markdown(found))
+        self.write_text(LATEX_FILE, lambda: render_latex(found))
         plots = self.attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) if self.draws else []
         self.attempt(PAGE_FILE, lambda: self._write_page(found, plots or []))
 
@@ -259,8 +261,5 @@ class _Report(Attempts):
             for_csv(run_table(self.run), IDENTITY).to_csv(scratch, index=False, errors="replace")
 
     def _write_page(self, findings: Findings, plots: list[Plot]) -> None:
-        self._write_text(PAGE_FILE, render_report(findings, plots))
+        write_whole(self.folder / PAGE_FILE, render_report(findings, plots), follows=False)
         self.page_folder = self.folder
-
-    def _write_text(self, name: str, text: str) -> None:
-        write_whole(self.folder / name, text, follows=False)

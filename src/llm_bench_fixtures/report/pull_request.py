@@ -6,7 +6,7 @@ Everything that is measured stands in the page and in results.csv; this says wha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from llm_bench_fixtures.report.about import facts, noise_footnote
 from llm_bench_fixtures.report.agreement import agreement_sections
@@ -26,57 +26,38 @@ from llm_bench_fixtures.report.words.workload import describe_headline, nothing_
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 
-THE_ANSWER, MORE = "The answer for each reader, with its cost", "More that follows from this run"
-FIT = "Does it fit?"
-EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
-SKIPPED, ABOUT = "Skipped and failed", "About this run"
-DISPENSABLE = (EVERY_CASE, FIT, ABOUT, SKIPPED, MORE)  # the least needed first
 MOST_CHANGES, MOST_NOTES = 12, 4  # lines that a comment has room for
 
 
 def render_markdown(findings: Findings) -> str:
-    """The whole file. Every text from outside is escaped: it can't become markup.
-
-    Folded parts of a run that is too long for a comment are left out, the least needed first, and that is said.
-    """
-    text = ""
-    for number in range(len(DISPENSABLE) + 1):
-        text = "\n".join(_lines(findings, DISPENSABLE[:number])) + "\n"
-        if len(text.encode()) < LIMIT_BYTES:
-            break
-    return cut(text, LIMIT_BYTES)
+    """The whole file, the most needed first, and cut where it is too long for a comment. Every text from outside is
+    escaped: it can't become markup."""
+    return cut("\n".join(_lines(findings)) + "\n", LIMIT_BYTES)
 
 
-def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
+def _lines(findings: Findings) -> Iterator[str]:
+    changes = findings.changes
     yield from (f"## Text generation of {escape(findings.run.provenance.model)}", "")
     yield from (escape(findings.header).replace("\\|", "|"), "")
     if findings.noisy:
         yield from (f"> **{escape(findings.noisy)}**", "")
     for line in findings.answer.lines:
         yield from (f"**{escape(line)}**", "")
-    if findings.changes is not None:
-        yield from (f"**{escape(findings.changes.sentence)}**", "")
+    if changes is not None:
+        yield from (f"**{escape(changes.sentence)}**", "")
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
     yield from _summary(findings)
     for section in (*need_sections(findings), *agreement_sections(findings)):
         yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
-    parts: dict[str, Callable[[], Iterator[str]]] = {
-        THE_ANSWER: lambda: _answer(findings.answer),
-        MORE: lambda: bullets(findings.takeaways),
-        FIT: lambda: _fit(findings),
-        EVERY_CASE: lambda: _cases(findings),
-        SKIPPED: lambda: _skipped(findings),
-        ABOUT: lambda: _about(findings),
-    }
-    if findings.changes is not None:
-        changes = findings.changes
+    if changes is not None:
         yield from folded(f"What changed against {changes.name}", _changes(changes))
-    for title, lines in parts.items():
-        if title not in left_out:
-            yield from folded(title, lines())
-    if left_out:
-        yield f"Too long for here, and in `report.html`: {escape('; '.join(left_out))}."
+    yield from folded("The answer for each reader, with its cost", _answer(findings.answer))
+    yield from folded("More that follows from this run", bullets(findings.takeaways))
+    yield from folded("Does it fit?", _fit(findings))
+    yield from folded("Every case: the reference's latency, and the others' speed-ups", _cases(findings))
+    yield from folded("Skipped and failed", _skipped(findings))
+    yield from folded("About this run", _about(findings))
 
 
 def _summary(findings: Findings) -> Iterator[str]:

@@ -3,9 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,25 +14,13 @@ from llm_bench_fixtures.report.page.tables import PageTable, chips_of, glossary
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
-from llm_bench_fixtures.report.runs import (
-    MOST_SHOWN,
-    RUN,
-    Runs,
-    about_table,
-    answers_table,
-    notes,
-)
-from llm_bench_fixtures.report.tables.table import Table
+from llm_bench_fixtures.report.runs import MOST_SHOWN, RUN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, begun
-from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
-from llm_bench_fixtures.writing import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_ROWS = 12  # rows of the table
-MOST_ROWS = 60  # rows of a folded table
 CAPTION = "Text generation by machine and model."
 
 
@@ -45,21 +31,13 @@ def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) ->
     has_results: the results.json in it is one of the runs', and stays. Raises UnwritableFile where a part of it could
     not be written, or the folder isn't ours, and KeyboardInterrupt.
     """
-    files: dict[str, Callable[[], str]] = {
-        TABLE_FILE: lambda: _data(runs).to_csv(index=False),
-        MARKDOWN_FILE: lambda: render_runs_markdown(runs),
-        LATEX_FILE: lambda: "\n".join(latex_table(runs.table, CAPTION)) + "\n",
-        PAGE_FILE: lambda: render_runs(runs),
-    }
     attempts = Attempts(folder)
     with begun(folder, has_results=has_results):
-        for name, render in files.items():
-            attempts.attempt(name, partial(_write, folder / name, render))
+        attempts.write_text(TABLE_FILE, lambda: _data(runs).to_csv(index=False))
+        attempts.write_text(MARKDOWN_FILE, lambda: render_runs_markdown(runs))
+        attempts.write_text(LATEX_FILE, lambda: "\n".join(latex_table(runs.table, CAPTION)) + "\n")
+        attempts.write_text(PAGE_FILE, lambda: render_runs(runs))
         attempts.end()
-
-
-def _write(path: Path, render: Callable[[], str]) -> None:
-    write_whole(path, render(), follows=False)
 
 
 def _data(runs: Runs) -> pd.DataFrame:
@@ -71,36 +49,25 @@ def _data(runs: Runs) -> pd.DataFrame:
 
 
 def render_runs_markdown(runs: Runs) -> str:
-    """The whole file. Every text from outside is escaped: it can't become markup.
-
-    Rows and then whole parts of runs that are too many for a comment are left out, and that is said.
-    """
-    table = runs.table
-    rows = len(table.rows)
-    while rows > LEAST_ROWS and len("\n".join(_lines(runs, table, rows)).encode()) >= LIMIT_BYTES:
-        rows -= len(runs.runs)
-    return cut("\n".join(_lines(runs, table, rows)) + "\n", LIMIT_BYTES)
+    """The whole file, the most needed first, and cut where it is too long for a comment. Every text from outside is
+    escaped: it can't become markup."""
+    return cut("\n".join(_lines(runs)) + "\n", LIMIT_BYTES)
 
 
-def _lines(runs: Runs, table: Table, rows: int) -> Iterator[str]:
+def _lines(runs: Runs) -> Iterator[str]:
     yield from ("## Text generation by machine and model", "")
     if runs.common:
         yield from (f"All of {escape(runs.common)}.", "")
     yield from (f"**{escape(runs.sentence)}**", "")
     if runs.ranks:
         yield from (escape(runs.ranks.sentence), "")
-    if table.rows:
-        yield from (*markdown_table(replace(table, rows=table.rows[:rows])), "")
-    if rows < len(table.rows):
-        left_out = count(len(table.rows) - rows, "row")
-        yield from (f"Left out here: {left_out}, which `report.html` and `results.csv` have.", "")
+    if runs.table.rows:
+        yield from (*markdown_table(runs.table), "")
     yield from (*bullets(runs.pooled), "")
     if runs.incomparable:
         yield from ("Not compared:", "", *bullets(runs.incomparable), "")
     for section in runs.agreement:
-        is_short = len(section.table.rows) <= MOST_ROWS
-        rows_of = markdown_table(section.table) if is_short else ["`report.html` has the table."]
-        yield from folded(section.title, [escape(section.note), "", *rows_of])
+        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
     answers = (f"{labels}: {sentence}" for labels, sentence in runs.answers)
     yield from folded("The answer of each run", bullets(answers))
     yield from folded("About the runs", [*markdown_table(about_table(runs.runs)), "", *bullets(notes(runs.runs))])
