@@ -94,13 +94,13 @@ def _other_settings(variant: VariantResult, standings: Standings) -> list[Record
     found = {_setting(one): one for one in standings.records.values()}
     judged = set(found)
     for record in standings.run.measured():
-        if record.variant == variant.id and record.scenario in scenarios:
+        if record.variant == variant.id and record.scenario in scenarios and record.workload:
             found.setdefault(_setting(record), record)
     return [one for setting, one in found.items() if setting not in judged]
 
 
 def _setting(record: Record) -> tuple[int, str]:
-    return (record.workload.batch_size, record.workload.cache) if record.workload else (0, "")
+    return record.facts.batch_size, record.facts.cache
 
 
 def _is_met(record: Record, variant: VariantResult, standings: Standings) -> bool:

@@ -117,10 +117,11 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
     standings = {reader: standings_for(reader, seen, need) for reader in Reader}
     meeting, picks = meeting_of(seen, need), picks_of(seen, need)
     rivals = tuple(rivals_of(picks))
-    recommendations = tuple(_recommendations(picks, rivals, seen, standings))
+    recommendations = [_recommendation(pick, rivals, seen, standings[pick.reader]) for pick in picks if pick.choices]
+    met = () if need.is_of_quality else meeting.meets
     lists = {
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
-        f"Meet {need.title}, {need.want} first": () if need.is_of_quality else tuple(_meeting(meeting, seen)),
+        f"Meet {need.title}, {need.want} first": tuple(_cost(name, seen) for name in met),
         f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
     notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
@@ -128,7 +129,7 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
         lines=tuple(_lines(picks, rivals, seen, standings, meeting)),
         need=need,
         meeting=meeting,
-        recommendations=recommendations,
+        recommendations=tuple(recommendations),
         untold=tuple(_untold(picks, seen, need)),
         lists=tuple((title, remarks) for title, remarks in lists.items() if remarks),
         notes=tuple(filter(None, notes)),
@@ -267,14 +268,9 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
         yield from (f"{times_words(own / other)} the {title}" for title, own, other in _sizes(name, served[0], seen))
 
 
-def _recommendations(
-    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: _ByReader
-) -> Iterator[Recommendation]:
-    for pick in picks:
-        if pick.choices:
-            notes = tuple(_notes(pick, rivals, seen, standings[pick.reader]))
-            sentence = _sentence(pick, seen, standings[pick.reader])
-            yield Recommendation(pick, name_of(pick), figure_of(pick.best, pick), sentence, notes)
+def _recommendation(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: Standings) -> Recommendation:
+    notes = tuple(_notes(pick, rivals, seen, standings))
+    return Recommendation(pick, name_of(pick), figure_of(pick.best, pick), _sentence(pick, seen, standings), notes)
 
 
 def _sentence(pick: Pick, seen: Evidence, standings: Standings) -> str:
@@ -297,8 +293,8 @@ def _gain_in_figures(pick: Pick, seen: Evidence) -> str:
     if pick.reader is Reader.LATENCY:
         where, record = f" on {headline_prompts(seen)}", seen.common[best.variant]
         own = format_seconds(statistics.median(record.reference_s)) if record.reference_s else own  # in the same turns
-        if len(seen.cases_of(record)) > 1 and record.workload:
-            own += f" with {record.workload.prompt_tokens} tokens"
+        if len(seen.cases_of(record)) > 1:
+            own += f" with {record.facts.prompt_tokens} tokens"
     return f"{gain_words(best, pick, reference)}{where} ({figure_of(best, pick)} instead of {own})"
 
 
@@ -323,13 +319,11 @@ def _sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, 
     nothing where they are read as the same."""
     records = seen.common if pick.reader is Reader.LATENCY else seen.largest_batch
     variants = [one for one in map(seen.run.variant, (name, seen.run.reference)) if one is not None]
-    for metric in (*PEAKS, WEIGHTS):
-        values = [METRIC_BY_NAME[metric].of(records[one.id], one) for one in variants]
-        own, other = values if len(values) == 2 else (None, None)
+    for metric in map(METRIC_BY_NAME.__getitem__, (*PEAKS, WEIGHTS)):
+        own, other = (metric.of(records[one.id], one) for one in variants)
         if own is not None and other is not None:
-            title = METRIC_BY_NAME[metric].title
             if other and format_bytes(own) != format_bytes(other):
-                yield f"{title[:1].lower()}{title[1:]}", own, other
+                yield metric.title_in_sentence, own, other
             return
 
 
@@ -359,16 +353,13 @@ def _figure_in_short(choice: Choice, pick: Pick) -> str:
 
 def _rejection(found: Sequence[_Rival], standings: Standings) -> str:
     """How much better a variant would be for these readers, and what keeps it from being recommended."""
-    name = found[0][1].variant
-    gains = " and ".join(_rivals_gain(*one, standings.run.reference) for one in found)
+    name, gains = found[0][1].variant, []
+    for pick, rival in found:
+        phrases, gain = _PHRASES[pick.reader], gain_words(rival, pick, standings.run.reference)
+        gains.append(f"{phrases.verb} {f'probably {phrases.better}, ' if rival.is_unclear else ''}{gain}")
     variant = standings.run.variant(name)
     why = quality.not_admitted_words(variant, standings) if variant else ""
-    return f"{name} {gains}, {why}."
-
-
-def _rivals_gain(pick: Pick, rival: Choice, reference: str) -> str:
-    phrases, gain = _PHRASES[pick.reader], gain_words(rival, pick, reference)
-    return f"{phrases.verb} {f'probably {phrases.better}, ' if rival.is_unclear else ''}{gain}"
+    return f"{name} {' and '.join(gains)}, {why}."
 
 
 def _weights(pick: Pick, seen: Evidence, standings: Standings) -> Iterator[str]:
@@ -417,21 +408,19 @@ def _limit_notes(standings: Standings) -> Iterator[str]:
     yield from quality.not_applied_sentences(standings)
 
 
-def _meeting(meeting: Meeting, seen: Evidence) -> Iterator[Remark]:
-    """Cost of meeting the need, with each variant that does."""
-    for name in meeting.meets:
-        yield Remark(name, ", ".join(_cost(name, seen)))
+def _cost(name: str, seen: Evidence) -> Remark:
+    """Cost of meeting the need: latency, throughput, memory and quality of a variant, as far as they are known."""
+    return Remark(name, ", ".join(_figures(name, seen)))
 
 
-def _cost(name: str, seen: Evidence) -> Iterator[str]:
-    """Latency, throughput, memory and quality of a variant, as far as they are known."""
+def _figures(name: str, seen: Evidence) -> Iterator[str]:
     record, batched, peaks = seen.common.get(name), seen.largest_batch.get(name), peaks_of(seen, memory_metric(seen))
     if record is not None:
         yield f"{format_seconds(record.median_s)} on {describe_prompts(record)}"
     if name != seen.run.reference:
         yield from _speed(name, seen)
-    if batched is not None and batched.workload is not None and batched.tokens_per_s:
-        yield f"{three_digits(batched.tokens_per_s)} tokens/s at batch {batched.workload.batch_size}"
+    if batched is not None and batched.tokens_per_s:
+        yield f"{three_digits(batched.tokens_per_s)} tokens/s at batch {batched.facts.batch_size}"
     if name in peaks:
         yield f"{format_bytes(peaks[name].shown)} of {'memory' if memory_metric(seen) in PEAKS else 'weights'}"
     if name != seen.run.reference:
@@ -446,8 +435,7 @@ def _beyond_limit(standings: Standings) -> Iterator[Remark]:
 
 def _not_worth_title(seen: Evidence) -> str:
     some = seen.reference or next(iter(seen.common.values()), None)
-    scope = f" on {headline_prompts(seen)}, batch {some.workload.batch_size}" if some and some.workload else ""
-    return f"Not worth using{scope}"
+    return f"Not worth using on {headline_prompts(seen)}, batch {some.facts.batch_size}" if some else "Not worth using"
 
 
 def _remark(one: Drawback, seen: Evidence) -> Remark:

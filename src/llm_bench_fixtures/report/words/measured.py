@@ -144,7 +144,7 @@ def _slow_edge(run: Run, record: Record) -> Iterator[str]:
     if not others:
         return
     usual_s = statistics.median(other.median_s for other in others)
-    usual_tokens = statistics.median(other.workload.prompt_tokens for other in others if other.workload)
+    usual_tokens = statistics.median(other.facts.prompt_tokens for other in others)
     ratio = record.median_s / usual_s
     if ratio > SLOW:
         long = record.workload.prompt_tokens > MANY_TOKENS * usual_tokens
@@ -162,7 +162,7 @@ def _other_text(run: Run, record: Record) -> Iterator[str]:
     same_prompts = [
         other
         for other in _siblings(run, record)
-        if other.outputs and other.workload and other.workload.prompts_digest == record.workload.prompts_digest
+        if other.outputs and other.facts.prompts_digest == record.workload.prompts_digest
     ]
     plainest = min(same_prompts, key=_plainness, default=record)
     different = sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True))
@@ -173,9 +173,8 @@ def _other_text(run: Run, record: Record) -> Iterator[str]:
 
 
 def _plainness(record: Record) -> tuple[int, bool, bool]:
-    if record.workload is None:
-        return (0, True, True)
-    return (record.workload.batch_size, record.workload.cache != "dynamic", record.workload.padding_side != "left")
+    facts = record.facts
+    return facts.batch_size, facts.cache != "dynamic", facts.padding_side != "left"
 
 
 def _unstable(record: Record) -> Iterator[str]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from llm_bench_fixtures.answer.meeting import Meeting
 from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Standings, is_near_lossless, near_lossless
-from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.table import perplexity_change
+from llm_bench_fixtures.report.renderers.figures import figure, text
+from llm_bench_fixtures.report.tables.table import flip_cells, perplexity_change
 from llm_bench_fixtures.report.words.workload import describe_prompts
 from llm_bench_fixtures.results.formatting import (
     count,
@@ -28,11 +28,11 @@ NOT_MEASURED = "quality not measured"
 
 def near_lossless_sentence(run: Run) -> str:
     """The group with what else is known of its quality, and what the figures can't tell; empty for nobody."""
-    names = near_lossless(run)
-    if not names:
+    variants = [one for one in map(run.variant, near_lossless(run)) if one]
+    if not variants:
         return ""
-    order, whose = (", in no order", "their") if len(names) > 1 else ("", "its")
-    group = f"{', '.join(_with_agreement(run, name) for name in names)}{_flips_of_all(run, names)}"
+    order, whose = (", in no order", "their") if len(variants) > 1 else ("", "its")
+    group = f"{', '.join(map(_with_agreement, variants))}{_flips_of_all(variants)}"
     return (
         f"Near-lossless by perplexity{order}: {group}. The whole 95 % interval of {whose} perplexity is within "
         f"±{NEAR * 100:g} % of {run.reference}'s. Such differences are too small to rank variants; test your "
@@ -40,38 +40,29 @@ def near_lossless_sentence(run: Run) -> str:
     )
 
 
-def _with_agreement(run: Run, name: str) -> str:
-    variant = run.variant(name)
-    share = variant.quality.get(QualityMeasure.TOP1_AGREEMENT) if variant else None
-    return name if share is None else f"{name} (top-1 {format_share(share)})"
+def _with_agreement(variant: VariantResult) -> str:
+    share = variant.quality.get(QualityMeasure.TOP1_AGREEMENT)
+    return variant.id if share is None else f"{variant.id} (top-1 {format_share(share)})"
 
 
-def _flips_of_all(run: Run, names: Sequence[str]) -> str:
+def _flips_of_all(variants: Sequence[VariantResult]) -> str:
     """The least and the most of the variants that were asked."""
-    variants = [variant for variant in map(run.variant, names) if variant]
-    found = [flips for variant in variants if (flips := flips_of(variant))]
+    cells = [flip_cells(one)["flips"] for one in variants]
+    found = [round(cell.value) for cell in cells if cell.value is not None]
     if not found:
         return ""
-    low, high = min(found)[0], max(found)[0]
+    low, high, items = min(found), max(found), next(cell.of for cell in cells if cell.of)
     flip = "flips" if low == high == 1 else "flip"
-    return f"; of {count(found[0][1], 'answer')} {low if low == high else f'{low} to {high}'} {flip}"
+    return f"; of {count(items, 'answer')} {low if low == high else f'{low} to {high}'} {flip}"
 
 
 def _next_to_perplexity(variant: VariantResult) -> Iterator[str]:
     """Further measures against the reference: the agreement on the likeliest token, and answers that flip."""
     if QualityMeasure.TOP1_AGREEMENT in variant.quality:
         yield f"top-1 {format_share(variant.quality[QualityMeasure.TOP1_AGREEMENT])}"
-    found = flips_of(variant)
-    if found is not None:
-        yield f"flips {found[0]}/{found[1]}"
-
-
-def flips_of(variant: VariantResult) -> tuple[int, int] | None:
-    """How many answers flip against the reference's, and of how many; None where that wasn't measured."""
-    quality = variant.quality
-    if "flips" not in quality or not quality.get("choice_items"):
-        return None
-    return round(quality.get("flips_lost", 0.0) + quality.get("flips_gained", 0.0)), round(quality["choice_items"])
+    flips = flip_cells(variant)["flips"]
+    if not flips.is_missing:
+        yield f"flips {figure(flips)}"
 
 
 def quality_in_short(run: Run, identifier: str) -> str:
@@ -102,9 +93,21 @@ def quality_words(run: Run, identifier: str) -> str:
 def need_sentence(meeting: Meeting) -> str:
     """Who meets the need, who may, or what comes nearest; with which other settings it is met, and what of it couldn't
     be judged. Empty where no variant ran."""
-    if not meeting.ran:
-        return ""
-    return " ".join([f"{_who(meeting)}.", *_nearest(meeting), *_elsewhere(meeting), *_not_judged(meeting)])
+    return " ".join(_need_sentences(meeting)) if meeting.ran else ""
+
+
+def _need_sentences(meeting: Meeting) -> Iterator[str]:
+    standings = meeting.standings
+    yield f"{_who(meeting)}."
+    if meeting.nearest is not None:
+        missed = [one for one in standings.judged[meeting.nearest] if one.standing is Standing.BEYOND]
+        variant = standings.run.variant(meeting.nearest)
+        figures = (f"{_figure(one, variant)}{_missed_by(one)}" for one in missed if variant)
+        yield f"{meeting.nearest} comes nearest: {'; '.join(figures)}."
+    if meeting.elsewhere:
+        yield f"Other settings {standings.need.verb} it: {', '.join(map(_setting, meeting.elsewhere))}."
+    if standings.not_applied:
+        yield f"Not judged, because not measured: {', '.join(map(str, standings.not_applied))}."
 
 
 def _who(meeting: Meeting) -> str:
@@ -121,18 +124,10 @@ def _who(meeting: Meeting) -> str:
 def _where(standings: Standings) -> str:
     """The workload on which the limits are judged."""
     some = next(iter(standings.records.values()), None)
-    if some is None or some.workload is None:
+    if some is None:
         return ""
     is_batched = standings.need.want is Reader.THROUGHPUT
-    return f" at batch {some.workload.batch_size}" if is_batched else f" on {describe_prompts(some)}"
-
-
-def _nearest(meeting: Meeting) -> Iterator[str]:
-    if meeting.nearest is not None:
-        missed = [one for one in meeting.standings.judged[meeting.nearest] if one.standing is Standing.BEYOND]
-        variant = meeting.standings.run.variant(meeting.nearest)
-        figures = (f"{_figure(one, variant)}{_missed_by(one)}" for one in missed if variant)
-        yield f"{meeting.nearest} comes nearest: {'; '.join(figures)}."
+    return f" at batch {some.facts.batch_size}" if is_batched else f" on {describe_prompts(some)}"
 
 
 def _missed_by(one: Judged) -> str:
@@ -141,24 +136,12 @@ def _missed_by(one: Judged) -> str:
     return f", missed by {format_share(one.miss) if one.miss < 1 else f'a factor of {three_digits(1 + one.miss)}'}"
 
 
-def _elsewhere(meeting: Meeting) -> Iterator[str]:
-    if meeting.elsewhere:
-        yield f"Other settings {meeting.standings.need.verb} it: {', '.join(map(_setting, meeting.elsewhere))}."
-
-
 def _setting(record: Record) -> str:
-    facts = record.workload
-    if facts is None:
-        return record.variant
+    facts = record.facts
     other = " without a cache" if facts.cache == "off" else f" with a {facts.cache} cache"
     cache = "" if facts.cache == CacheKind.DYNAMIC else other
     speed = f" ({three_digits(record.tokens_per_s)} tokens/s)" if record.tokens_per_s else ""
     return f"{record.variant} at batch {facts.batch_size}{cache}{speed}"
-
-
-def _not_judged(meeting: Meeting) -> Iterator[str]:
-    if left := meeting.standings.not_applied:
-        yield f"Not judged, because not measured: {', '.join(map(str, left))}."
 
 
 def limit_words(standings: Standings) -> str:
