@@ -76,9 +76,8 @@ def test_columns_have_one_unit() -> None:
 def test_the_sentence_names_for_each_reader_what_to_use_where() -> None:
     found = beside(pair(hardware="laptop"), pair(0.5, 1.0, hardware="server"))
     assert found.sentence == "Lowest latency: bf16 on laptop, fp32 on server; least memory: fp32 on all of them."
-    (reader, rows), _ = found.readers
-    assert reader is Reader.LATENCY
-    assert [(row.label, row.variant, row.beside) for row in rows] == [
+    assert list(found.readers) == [Reader.LATENCY, Reader.MEMORY]
+    assert [(label, one.name, one.standing) for label, one in found.readers[Reader.LATENCY].items()] == [
         ("laptop", "bf16", "2.00× as fast as fp32"),
         ("server", "fp32", "no other variant is more than 10 % faster"),
     ]
@@ -93,7 +92,7 @@ def test_a_run_that_is_undecided_names_its_likely_winner() -> None:
     ]
     found = beside(*runs)
     assert found.sentence.startswith("Lowest latency: probably bf16 on laptop, undecided on server; ")
-    assert [row.beside for row in found.readers[0][1]] == [
+    assert [one.standing for one in found.readers[Reader.LATENCY].values()] == [
         "undecided: 2.00× as fast as fp32",
         "undecided: 0.500× as fast as fp32",
     ]

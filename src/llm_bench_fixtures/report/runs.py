@@ -26,7 +26,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of, shown_order
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
-from llm_bench_fixtures.report.words.answer import standing_words
+from llm_bench_fixtures.report.words.answer import Recommendation
 from llm_bench_fixtures.report.words.workload import describe_headline
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.pooled import PooledRun
@@ -91,9 +91,9 @@ def _reference(findings: Findings) -> str:
 
 def _batch(findings: Findings) -> str:
     some = next(iter(findings.largest_batch.values()), None)
-    if some is None or some.workload is None:
+    if some is None:
         return ""
-    facts = some.workload
+    facts = some.facts
     tokens = f"{count(facts.prompt_tokens, 'token')} and {count(facts.new_tokens, 'new token')}"
     return f"{count(facts.prompts, 'prompt')} of {tokens} in all, batch {facts.batch_size}"
 
@@ -139,17 +139,6 @@ class RunBeside:
 
 
 @dataclass(frozen=True)
-class ReadersRow:
-    """Answer of one run for a reader."""
-
-    label: str
-    variant: str
-    figure: str
-    beside: str
-    """How it stands to the run's reference."""
-
-
-@dataclass(frozen=True)
 class Runs:
     """Everything that is said of several runs."""
 
@@ -187,15 +176,18 @@ class Runs:
         return f"Text generation in {count(number, 'run')}{f': {self.common}' if self.common else ''}"
 
     @property
-    def readers(self) -> tuple[tuple[Reader, tuple[ReadersRow, ...]], ...]:
-        """Answers for each reader, of the runs that have one."""
-        found = ((reader, tuple(_readers_rows(self.runs, reader))) for reader in Reader)
-        return tuple((reader, rows) for reader, rows in found if rows)
+    def readers(self) -> dict[Reader, dict[str, Recommendation]]:
+        """What is recommended to each reader, by the labels of the runs that have an answer."""
+        found: dict[Reader, dict[str, Recommendation]] = {reader: {} for reader in Reader}
+        for run in self.runs:
+            for one in run.findings.answer.recommendations:
+                found[one.pick.reader][run.label] = one
+        return {reader: by_label for reader, by_label in found.items() if by_label}
 
     @property
     def sentence(self) -> str:
         """What to use on each, in one sentence: for each reader one variant for all runs, or one for each."""
-        clauses = [f"{reader}: {_choices(rows)}" for reader, rows in self.readers]
+        clauses = [f"{reader}: {_choices(by_label)}" for reader, by_label in self.readers.items()]
         text = "; ".join(clauses) or "None of the runs has an answer"
         return f"{text[:1].upper()}{text[1:]}."
 
@@ -246,22 +238,14 @@ def _places_of(found: Sequence[Findings]) -> Iterator[Place]:
         yield Place(label, f"{short_machine(origin.hardware)}, {origin.device}", origin.model)
 
 
-def _readers_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersRow]:
-    for run in runs:
-        for one in run.findings.answer.recommendations:
-            if one.pick.reader is reader:
-                words = standing_words(one.pick, run.findings.run.reference)
-                yield ReadersRow(run.label, one.name, one.figure, words)
-
-
-def _choices(rows: Sequence[ReadersRow]) -> str:
+def _choices(by_label: Mapping[str, Recommendation]) -> str:
     chosen: dict[str, list[str]] = {}
-    for row in rows:
-        chosen.setdefault(row.variant, []).append(row.label)
-    if len(chosen) == 1 and len(rows) > 1:
-        return f"{rows[0].variant} on all of them"
+    for label, one in by_label.items():
+        chosen.setdefault(one.name, []).append(label)
+    if len(chosen) == 1 and len(by_label) > 1:
+        return f"{next(iter(chosen))} on all of them"
     said = list(chosen.items())
-    if len(rows) > MOST_SHOWN:
+    if len(by_label) > MOST_SHOWN:
         said.sort(key=lambda one: -len(one[1]))
         said[MOST_NAMED:] = [("others", [label for _, labels in said[MOST_NAMED:] for label in labels])]
     where = ((name, labels[0] if len(labels) == 1 else f"{len(labels)} runs") for name, labels in said if labels)
@@ -282,7 +266,8 @@ def runs_table(runs: Sequence[RunBeside]) -> Table:
     of_run = {run.label: _columns(run) for run in runs}
     names = [name for name in COLUMNS if any(name in columns for columns in of_run.values())]
     variants = dict.fromkeys(variant.id for run in runs for variant in run.findings.run.variants)
-    places = [(name, run.label) for name in variants for run in runs if _ran(run, name)]
+    loaded = {run.label: [variant.id for variant in run.findings.run.loaded] for run in runs}
+    places = [(name, label) for name in variants for label, ran in loaded.items() if name in ran]
     found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
     firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
     columns = (Column(VARIANT), Column(RUN), *map(Column.in_one_unit, firsts, found))
@@ -291,11 +276,6 @@ def runs_table(runs: Sequence[RunBeside]) -> Table:
         for (variant, label), *cells in zip(places, *found, strict=True)
     )
     return Table(columns, tuple(rows))
-
-
-def _ran(run: RunBeside, name: str) -> bool:
-    variant = run.findings.run.variant(name)
-    return variant is not None and bool(variant.label)
 
 
 def _cell(figures: Figures | None, variant: str) -> Cell:
@@ -311,9 +291,12 @@ def _columns(run: RunBeside) -> dict[str, Figures]:
 
 def answers_table(runs: Runs) -> Table:
     """A row a run: what to use there for each reader."""
-    cells = {reader: {row.label: Cell(row.variant, note=row.figure) for row in rows} for reader, rows in runs.readers}
-    columns = (Column(RUN), *(Column(str(reader)) for reader in cells))
-    rows = ((Cell(run.label), *(found.get(run.label, Cell()) for found in cells.values())) for run in runs.runs)
+    cells = [
+        {label: Cell(one.name, note=one.figure) for label, one in by_label.items()}
+        for by_label in runs.readers.values()
+    ]
+    columns = (Column(RUN), *(Column(str(reader)) for reader in runs.readers))
+    rows = ((Cell(run.label), *(found.get(run.label, Cell()) for found in cells)) for run in runs.runs)
     return Table(columns, tuple(rows))
 
 

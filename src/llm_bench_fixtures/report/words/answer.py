@@ -72,6 +72,8 @@ class Recommendation:
     """The variant, after "probably" where the run is undecided."""
     figure: str
     """The variant's latency, throughput or memory."""
+    standing: str
+    """How it stands to the reference, for a line of its own."""
     sentence: str
     """How sure that is, by how much it is better, and what it costs."""
     notes: tuple[str, ...]
@@ -161,8 +163,7 @@ def name_of(pick: Pick) -> str:
     return pick.best.variant
 
 
-def standing_words(pick: Pick, reference: str) -> str:
-    """How the reader's best stands to the reference, for a line of its own."""
+def _standing_words(pick: Pick, reference: str) -> str:
     if pick.outcome is Outcome.REFERENCE:
         return f"no other variant {_PHRASES[pick.reader].more}"
     gain = gain_words(pick.best, pick, reference)
@@ -269,8 +270,9 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
 
 
 def _recommendation(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: Standings) -> Recommendation:
+    standing, figure = _standing_words(pick, seen.run.reference), figure_of(pick.best, pick)
     notes = tuple(_notes(pick, rivals, seen, standings))
-    return Recommendation(pick, name_of(pick), figure_of(pick.best, pick), _sentence(pick, seen, standings), notes)
+    return Recommendation(pick, name_of(pick), figure, standing, _sentence(pick, seen, standings), notes)
 
 
 def _sentence(pick: Pick, seen: Evidence, standings: Standings) -> str:
