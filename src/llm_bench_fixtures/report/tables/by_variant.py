@@ -197,18 +197,14 @@ def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Ton
 def _batched(findings: Findings) -> Figures:
     """Tokens per second at the largest batch and its size, which is a variant's own where it lacks the headline's."""
     metric = findings.metrics["output_tokens_per_s"]
-    own = sorted(findings.run.measured(BATCHES), key=_batch_size)
+    own = [record for record in findings.run.measured(BATCHES) if record.workload]
+    own.sort(key=lambda record: record.facts.batch_size)
     cells = {}
     for name, record in ({record.variant: record for record in own} | {**findings.largest_batch}).items():
-        cells[name] = replace(
-            Cell.of_metric(metric, record, findings.run.variant(name)), mark=f" ({_batch_size(record)})"
-        )
+        cell = Cell.of_metric(metric, record, findings.run.variant(name))
+        cells[name] = replace(cell, mark=f" ({record.facts.batch_size})")
     column = Column(BATCHED, Notation.NUMBER, unit=str(metric.unit), legend=BATCHED_MEANS)
     return Figures(column, _toned(cells, _speed_tones(findings, findings.largest_batch)))
-
-
-def _batch_size(record: Record) -> int:
-    return record.workload.batch_size if record.workload else 0
 
 
 def _memory_tones(seen: Evidence, metric: str) -> dict[str, Tone]:

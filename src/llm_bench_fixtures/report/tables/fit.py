@@ -93,8 +93,7 @@ def _checked(run: Run, variant: VariantResult) -> Record | None:
 
 
 def _positions(record: Record) -> int:
-    facts = record.workload
-    return facts.prompt_tokens + facts.padded_tokens + facts.new_tokens if facts else 0
+    return record.facts.prompt_tokens + record.facts.padded_tokens + record.facts.new_tokens
 
 
 def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: Sequence[Round]) -> Iterator[Cell]:
@@ -109,15 +108,13 @@ def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: 
 def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
     """Cache, activations and peak of one workload, as predicted; cache and peak as measured, too."""
     record = _checked(run, variant) if parts.is_known else None
-    if record is None or record.workload is None:
+    if record is None or record.work is None:
         yield from (Cell(),) * 5
         return
-    work, memory = record.work, record.memory
-    longest = work.forward_passes if work else None  # the batch runs to its longest answer
-    one = round_of(record)
-    one = replace(one, rows=record.workload.prompts, new=longest or one.new)
-    kept = [work.cache_bytes, work.state_bytes] if work else []
-    counted = [size for size in kept if size is not None]
+    work, memory, one = record.work, record.memory, round_of(record)
+    longest = work.forward_passes or one.new  # the batch runs to its longest answer
+    one = replace(one, rows=record.facts.prompts, new=longest)
+    counted = [size for size in (work.cache_bytes, work.state_bytes) if size is not None]
     peak = (memory.cuda_allocated_bytes or memory.own_bytes) if memory else None
     yield from (Cell(value=parts.cache(one)), Cell(value=sum(counted) if counted else None))
     predicted = parts.weights + parts.tables + parts.round(one)

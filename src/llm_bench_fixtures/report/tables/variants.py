@@ -4,7 +4,7 @@ limits of a need, the answers to questions of multiple choice, and whether a tex
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.meeting import Meeting
@@ -63,7 +63,8 @@ def variant_sections(findings: Findings) -> Iterator[Section]:
         ("Memory and exact counts", ReportTable.MEMORY, [], f"Of a round on {where}"),
     )
     for title, name, more, note in parts:
-        table = _table(findings, [*_of_metrics(shown_in(name, findings.metrics), findings), *more])
+        figures = [metric_figures(metric, findings) for metric in shown_in(name, findings.metrics)]
+        table = _table(findings, [*figures, *more])
         if records and table is not None:
             yield Section(title, table, note)
     yield from _quality_section(findings)
@@ -124,17 +125,13 @@ def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
     return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING
 
 
-def _of_metrics(metrics: Iterable[Metric], findings: Findings) -> list[Figures]:
-    return [metric_figures(metric, findings) for metric in metrics]
-
-
 def _quality_section(findings: Findings) -> Iterator[Section]:
     """Section on the corpus and the generated texts; nothing where neither is known."""
     run, metrics = findings.run, findings.metrics
     of_tasks = task_metrics(run.provenance.tasks)
     quality = [one for one in metrics.values() if _is_of_the_corpus(run, one) and one.name not in of_tasks]
     of_texts = [_mean_over_records(run, metric) for metric in shown_in(ReportTable.TEXTS, metrics)]
-    table = _table(findings, [*_of_metrics(quality, findings), *of_texts])
+    table = _table(findings, [*(metric_figures(metric, findings) for metric in quality), *of_texts])
     if table is not None:
         over = [f"Over the {run.provenance.corpus}; against {run.reference}."] if quality else []
         columns = " and ".join(one.column.name for one in of_texts if one.column in table.columns)

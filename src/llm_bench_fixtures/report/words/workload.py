@@ -24,9 +24,7 @@ def nothing_timed(run: Run) -> str:
 
 def describe_workload(record: Record) -> str:
     """One line: prompts, tokens, batch and cache."""
-    workload = record.workload
-    if workload is None:
-        return MISSING
+    workload = record.facts
     parts = (
         "one prompt" if workload.prompts == 1 else f"{workload.prompts} prompts",
         count(workload.prompt_tokens, "prompt token"),
@@ -59,7 +57,7 @@ def headline_prompts(headline: Headline) -> str:
 def pooled_lengths(headline: Headline) -> list[str]:
     """Prompt tokens of the cases that speed-ups are pooled over; empty where they are of one case."""
     cases = next(iter(headline.cases.values()), ())
-    return [str(case.workload.prompt_tokens) for case in cases if case.workload] if len(cases) > 1 else []
+    return [str(case.facts.prompt_tokens) for case in cases] if len(cases) > 1 else []
 
 
 def listed(names: Sequence[str], word: str) -> str:
@@ -68,9 +66,7 @@ def listed(names: Sequence[str], word: str) -> str:
 
 def describe_prompts(record: Record) -> str:
     """The prompts alone, within a sentence."""
-    workload = record.workload
-    if workload is None:
-        return MISSING
+    workload = record.facts
     if workload.prompts == 1:
         return f"one prompt of {workload.prompt_tokens:,} tokens"
     alone = ", one at a time" if workload.batch_size == 1 else ""
