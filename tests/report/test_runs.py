@@ -244,19 +244,6 @@ def test_many_runs_have_a_table_of_answers_in_place_of_cards_and_charts() -> Non
     assert rows(found)[0][:2] == ("machine 0", "bf16")
 
 
-def test_the_sentence_on_many_runs_names_the_variants_of_most() -> None:
-    named = [*"aabbccdde", *"ffgg"]
-    runs = beside(*(run_won_by(name, f"machine {place}") for place, name in enumerate(named)))
-    first = runs.sentence.partition(";")[0]
-    assert first == "Lowest latency: a on 2 runs, b on 2 runs, c on 2 runs, d on 2 runs, others on 5 runs"
-
-
-def run_won_by(name: str, hardware: str) -> Run:
-    records = [make_record("fp32", 1.0), make_record(name, 0.5)]
-    variants = [make_variant(), make_variant(name, quality={"perplexity": 20.1, "ppl_ratio": 1.005})]
-    return make_run(records, variants, provenance=make_provenance(hardware=hardware))
-
-
 def test_cells_of_a_sweep_are_compared_between_machines_only() -> None:
     """The long one has other work; each machine's is compared with the first machine's."""
     long = make_workload("long", prompt_tokens=999)

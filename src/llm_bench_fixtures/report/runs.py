@@ -33,7 +33,6 @@ from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run
 
 RUN = "run"
-MOST_NAMED = 4  # variants in the sentence on more runs than MOST_SHOWN
 MOST_SHOWN = 12  # runs that have cards and marks in a chart; more are told apart in tables only
 
 
@@ -244,11 +243,7 @@ def _choices(by_label: Mapping[str, Recommendation]) -> str:
         chosen.setdefault(one.name, []).append(label)
     if len(chosen) == 1 and len(by_label) > 1:
         return f"{next(iter(chosen))} on all of them"
-    said = list(chosen.items())
-    if len(by_label) > MOST_SHOWN:
-        said.sort(key=lambda one: -len(one[1]))
-        said[MOST_NAMED:] = [("others", [label for _, labels in said[MOST_NAMED:] for label in labels])]
-    where = ((name, labels[0] if len(labels) == 1 else f"{len(labels)} runs") for name, labels in said if labels)
+    where = ((name, labels[0] if len(labels) == 1 else f"{len(labels)} runs") for name, labels in chosen.items())
     return ", ".join(f"{name} on {labels}" for name, labels in where)
 
 
