@@ -13,8 +13,8 @@ from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.tables.table import Table
-from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit
-from llm_bench_fixtures.results.metrics import Direction, Metric
+from llm_bench_fixtures.results.formatting import MISSING, count, format_change, with_unit
+from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import encodable
 
@@ -50,7 +50,7 @@ def _row(run: Heading, file: str) -> tuple[str, ...]:
         f"{where.model} (random weights)" if where.random_weights else where.model,
         where.hardware,
         fingerprint_of(where).digest,
-        state_cell(run),
+        f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state),
         str(run.measured) if run.measured == run.records else f"{run.measured} of {run.records}",
     )
 
@@ -71,11 +71,6 @@ def commit_cell(provenance: Provenance) -> str:
     """The commit's id, shortened, with a mark where there were uncommitted changes."""
     short = provenance.commit[:COMMIT_DIGITS] or MISSING
     return short + DIRTY if provenance.dirty else short
-
-
-def state_cell(run: Heading) -> str:
-    """The run's state, and why it was blessed."""
-    return f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state)
 
 
 def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Storage) -> dict[str, Any]:
@@ -102,12 +97,26 @@ class ShownStep:
 
     group: Group
     line: TrendLine
+    metric: Metric
     before: Level
     after: Level
 
     @property
     def ratio(self) -> float:
         return self.after.value / self.before.value
+
+    @property
+    def change(self) -> str:
+        """The change in words, and whether it is for the better."""
+        if self.metric.direction is Direction.NEITHER:
+            return format_change(self.ratio)
+        better = (self.ratio > 1) == (self.metric.direction is Direction.HIGHER_IS_BETTER)
+        return f"{format_change(self.ratio)} ({'better' if better else 'worse'})"
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        """Values before and after the step."""
+        return with_unit(self.before.value, self.metric), with_unit(self.after.value, self.metric)
 
     @property
     def last_before(self) -> Heading:
@@ -118,35 +127,17 @@ class ShownStep:
         return self.group.runs[self.after.first]
 
 
-@dataclass(frozen=True)
-class Wording:
-    """How a metric's values are written. A metric that isn't in the registry has bare numbers."""
-
-    metrics: Mapping[str, Metric]
-
-    def title(self, metric: str) -> str:
-        return self.metrics[metric].column if metric in self.metrics else metric
-
-    def value(self, value: float, metric: str) -> str:
-        return with_unit(value, self.metrics[metric]) if metric in self.metrics else three_digits(value)
-
-    def change(self, step: ShownStep) -> str:
-        metric = step.line.metric
-        direction = self.metrics[metric].direction if metric in self.metrics else Direction.NEITHER
-        if direction is Direction.NEITHER:
-            return format_change(step.ratio)
-        better = (step.ratio > 1) == (direction is Direction.HIGHER_IS_BETTER)
-        return f"{format_change(step.ratio)} ({'better' if better else 'worse'})"
-
-    def levels(self, step: ShownStep) -> tuple[str, str]:
-        """Values before and after the step."""
-        return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
+def metrics_of(groups: Sequence[Group]) -> dict[str, Metric]:
+    """The registry, and each further metric of the groups as bare numbers."""
+    names = dict.fromkeys(line.metric for group in groups for line in group.lines)
+    bare = {name: Metric(name, name, name, Unit.NONE, Direction.NEITHER, Kind.TIMING, "") for name in names}
+    return bare | registry()
 
 
-def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
+def all_steps(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> list[ShownStep]:
     """The newest first."""
     steps = [
-        ShownStep(group, line, before, after)
+        ShownStep(group, line, metrics[line.metric], before, after)
         for group in groups
         for line in group.lines
         for before, after in line.steps
@@ -154,11 +145,11 @@ def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
     return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
 
 
-def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
+def trend_lines(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Lines for the terminal."""
     yield header_of(groups)
-    sentences = sentences_of(groups, words)
-    yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP
+    sentences = sentences_of(groups, metrics)
+    yield f"{count(len(all_steps(groups, metrics)), 'step')} found. {ADVICE}" if sentences else NO_STEP
     for sentence in sentences:
         yield f"  {sentence}"
 
@@ -170,13 +161,13 @@ def header_of(groups: Sequence[Group]) -> str:
     return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
 
 
-def sentences_of(groups: Sequence[Group], words: Wording) -> list[str]:
+def sentences_of(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> list[str]:
     """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
     together: dict[tuple[Fingerprint, str, int, int], list[ShownStep]] = defaultdict(list)
-    for step in all_steps(groups):
+    for step in all_steps(groups, metrics):
         together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
     sentences = [
-        (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps, words)
+        (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps)
         for (fingerprint, *_), steps in together.items()
     ]
     left_out = len(sentences) - MOST_SENTENCES
@@ -184,11 +175,9 @@ def sentences_of(groups: Sequence[Group], words: Wording) -> list[str]:
     return [*sentences[:MOST_SENTENCES], *more]
 
 
-def _sentence(steps: Sequence[ShownStep], words: Wording) -> str:
+def _sentence(steps: Sequence[ShownStep]) -> str:
     """One sentence for steps of one variant at one place."""
-    changes = (
-        f"{words.title(step.line.metric)} {words.change(step)}, {' to '.join(words.levels(step))}" for step in steps
-    )
+    changes = (f"{step.metric.column} {step.change}, {' to '.join(step.levels)}" for step in steps)
     first = steps[0]
     place = f"between {place_of(first.last_before)} and {place_of(first.first_after)}"
     return f"{first.line.variant} {place}: {'; '.join(changes)}"

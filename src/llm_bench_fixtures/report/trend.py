@@ -15,12 +15,11 @@ from llm_bench_fixtures.report import history
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.variants import numbered_looks
-from llm_bench_fixtures.report.history import Wording
 from llm_bench_fixtures.report.page.tables import Chip, PageTable
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
-from llm_bench_fixtures.results.formatting import Notation, count, format_change, three_digits, with_unit
-from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.formatting import Notation, count, format_change, with_unit
+from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.text import printable
 
 SHARED = ("model", "machine", "fingerprint")  # columns of runs, which those of a group have in common
@@ -35,7 +34,7 @@ POINTS_UP_TO = 60  # runs that are each shown as a point
 def render_trend(
     groups: Sequence[Group],
     chosen: TrendFilter,
-    words: Wording,
+    metrics: Mapping[str, Metric],
     unreadable: Sequence[Unreadable],
     storage: Storage,
     commits: str = "",
@@ -46,7 +45,7 @@ def render_trend(
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}
     charts = [
-        list(trend_charts(group, _shown(group), words.metrics, looks, links)) if at < MOST_DRAWN else []
+        list(trend_charts(group, _shown(group), metrics, looks, links)) if at < MOST_DRAWN else []
         for at, group in enumerate(groups)
     ]
     page = {
@@ -54,9 +53,9 @@ def render_trend(
         "header": history.header_of(groups) + _what(chosen),
         "warnings": [f"Not in it: {item.reason}" for item in unreadable],
         "advice": history.ADVICE,
-        "sentences": history.sentences_of(groups, words) or [history.NO_STEP],
+        "sentences": history.sentences_of(groups, metrics) or [history.NO_STEP],
         "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
-        "sections": [_section(group, words, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
+        "sections": [_section(group, metrics, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
         "footnotes": list(_footnotes(storage)),
         "glossary": [],
         "figures": figures_of(chart for drawn in charts for chart in drawn),
@@ -88,7 +87,9 @@ def _looks(groups: Sequence[Group]) -> dict[str, spec.Look]:
     return dict(zip(variants, numbered_looks(len(variants)), strict=True))
 
 
-def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Sequence[spec.Chart]) -> dict[str, object]:
+def _section(
+    group: Group, metrics: Mapping[str, Metric], links: Mapping[str, str], charts: Sequence[spec.Chart]
+) -> dict[str, object]:
     """The part of the page on one fingerprint."""
     linked = {
         text: links[run.provenance.commit]
@@ -96,7 +97,7 @@ def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Seq
         if run.provenance.commit in links
         for text in (history.place_of(run), history.commit_cell(run.provenance))
     }
-    steps = _step_table(group, words)
+    steps = _step_table(group, metrics)
     return {
         "title": f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
         "facts": [
@@ -104,10 +105,10 @@ def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Seq
             ("corpus", group.fingerprint.corpus),
             ("fingerprint", group.fingerprint.digest),
         ],
-        "note": " ".join(_notes(group, words, is_drawn=bool(charts))),
+        "note": " ".join(_notes(group, metrics, is_drawn=bool(charts))),
         "charts": charts,
         "steps": PageTable("Steps", _linked(steps, linked)) if steps else None,
-        "now": PageTable("The last level of each", _now_table(group, words)),
+        "now": PageTable("The last level of each", _now_table(group, metrics)),
         "runs": PageTable("All runs", _linked(_run_table(group), linked)),
     }
 
@@ -132,13 +133,13 @@ def _shown(group: Group) -> list[TrendLine]:
     return [line for line in lines if line.variant in kept]
 
 
-def _notes(group: Group, words: Wording, *, is_drawn: bool) -> Iterator[str]:
+def _notes(group: Group, metrics: Mapping[str, Metric], *, is_drawn: bool) -> Iterator[str]:
     if len(group.runs) < 2:
         yield "One run: nothing to follow yet."
         return
     moved = _moved(group)
     moving = {line.metric for line in moved}
-    still = dict.fromkeys(words.title(line.metric) for line in group.lines if line.metric not in moving)
+    still = dict.fromkeys(metrics[line.metric].column for line in group.lines if line.metric not in moving)
     if still:
         yield f"The same in all runs: {', '.join(still)}."
     hidden = {line.variant for line in moved} - {line.variant for line in _shown(group)}
@@ -148,16 +149,15 @@ def _notes(group: Group, words: Wording, *, is_drawn: bool) -> Iterator[str]:
         yield "No chart: only the groups that were measured last have one."
 
 
-def _step_table(group: Group, words: Wording) -> Table | None:
-    steps = history.all_steps([group])
+def _step_table(group: Group, metrics: Mapping[str, Metric]) -> Table | None:
     names = ("variant", "metric", "change", "before", "after", "runs", "last run before", "first run after")
     rows = []
-    for step in steps:
+    for step in history.all_steps([group], metrics):
         ranks = (step.ratio, step.before.value, step.after.value)
-        texts = (words.change(step), *words.levels(step))
+        texts = (step.change, *step.levels)
         rows.append((
             Cell(step.line.variant),
-            Cell(words.title(step.line.metric)),
+            Cell(step.metric.column),
             *(Cell(text, rank=rank) for text, rank in zip(texts, ranks, strict=True)),
             Cell(f"{step.before.runs}, {step.after.runs}"),
             Cell(history.place_of(step.last_before)),
@@ -167,10 +167,10 @@ def _step_table(group: Group, words: Wording) -> Table | None:
     return Table(tuple(columns), tuple(rows)) if rows else None
 
 
-def _now_table(group: Group, words: Wording) -> Table:
+def _now_table(group: Group, metrics: Mapping[str, Metric]) -> Table:
     """The last level of each line, and its change against the first."""
     names = list(dict.fromkeys(line.metric for line in group.lines))
-    cells = {(line.variant, line.metric): _now(line, words) for line in group.lines}
+    cells = {(line.variant, line.metric): _now(line, metrics[line.metric]) for line in group.lines}
     tests = {line.variant: line.tests for line in sorted(group.lines, key=lambda line: line.tests)}
     rows = (
         (
@@ -180,14 +180,14 @@ def _now_table(group: Group, words: Wording) -> Table:
         )
         for variant in dict.fromkeys(line.variant for line in group.lines)
     )
-    numbers = (Column(name, Notation.TEXT) for name in ("tests", *map(words.title, names)))
+    numbers = (Column(name, Notation.TEXT) for name in ("tests", *(metrics[name].column for name in names)))
     return Table((Column("variant"), *numbers), tuple(rows))
 
 
-def _now(line: TrendLine, words: Wording) -> Cell:
+def _now(line: TrendLine, metric: Metric) -> Cell:
     first, last = line.levels[0], line.levels[-1]
     change = "" if first is last else format_change(last.value / first.value)
-    return Cell(words.value(last.value, line.metric), rank=last.value, note=change)
+    return Cell(with_unit(last.value, metric), rank=last.value, note=change)
 
 
 def _run_table(group: Group) -> Table:
@@ -206,19 +206,17 @@ def trend_charts(
     """lines: those of the group to show. looks: by variant. links: by a run's commit, where its click leads."""
     for name in dict.fromkeys(line.metric for line in lines):
         shown = [line for line in lines if line.metric == name]
-        title = metrics[name].title if name in metrics else name
+        metric = metrics[name]
         ends = spec.padded(change for line in shown for change in _changes(line))
         yield spec.Chart(
             name=f"{group.fingerprint.digest}-{name}",
-            title=title,
-            note=f"{metrics[name].direction.capitalize()}." if name in metrics else "",
-            description=f"{title} run by run, a line for each of {', '.join(line.variant for line in shown)}",
+            title=metric.title,
+            note="" if metric.direction is Direction.NEITHER else f"{metric.direction.capitalize()}.",
+            description=f"{metric.title} run by run, a line for each of {', '.join(line.variant for line in shown)}",
             x=spec.Axis("", (-0.5, len(group.runs) - 0.5), ticks=tuple(_ticks(group.runs)), has_grid=False),
             y=spec.Axis("against its first level", ends, suffix=" %"),
             lines=tuple(found for line in shown for found in _levels_and_steps(line, looks[line.variant], ends)),
-            series=tuple(
-                _line_series(line, group.runs, metrics.get(name), looks[line.variant], links) for line in shown
-            ),
+            series=tuple(_line_series(line, group.runs, metric, looks[line.variant], links) for line in shown),
             can_zoom=True,
         )
 
@@ -245,13 +243,13 @@ def _levels_and_steps(line: TrendLine, look: spec.Look, ends: tuple[float, float
 
 
 def _line_series(
-    line: TrendLine, runs: Sequence[Heading], metric: Metric | None, look: spec.Look, links: Mapping[str, str]
+    line: TrendLine, runs: Sequence[Heading], metric: Metric, look: spec.Look, links: Mapping[str, str]
 ) -> spec.Series:
     points = []
     for position, value, change in zip(line.positions, line.values, _changes(line), strict=True):
-        run, shown = runs[position], with_unit(value, metric) if metric else three_digits(value)
+        run = runs[position]
         facts = (
-            (metric.title if metric else line.metric, f"{shown} ({format_change(1 + change / 100)})"),
+            (metric.title, f"{with_unit(value, metric)} ({format_change(1 + change / 100)})"),
             ("run", f"{history.run_name(run.place.name)}, {history.time_cell(run)}"),
             ("commit", history.commit_cell(run.provenance)),
         )

@@ -12,7 +12,6 @@ from run_factory import make_provenance
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
-from llm_bench_fixtures.report.history import Wording
 from llm_bench_fixtures.report.trend import render_trend
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
@@ -36,7 +35,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     group = Group(fingerprint_of(runs[0].provenance), runs, lines)
     file = tmp_path_factory.mktemp("trend") / "trend.html"
-    page = render_trend([group], TrendFilter(), Wording(registry()), [], file.parent, COMMITS)
+    page = render_trend([group], TrendFilter(), registry(), [], file.parent, COMMITS)
     file.write_text(page, encoding="utf-8")
     return file
 
