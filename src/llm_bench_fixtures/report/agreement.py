@@ -5,7 +5,7 @@ latencies and memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,22 +28,6 @@ METHOD = (
     "differences between runs (Hartung and Knapp 2001): runs that agree make it narrower, and runs that are farther "
     "apart than their rounds explain make it wider."
 )
-PARTS: tuple[Callable[[Provenance], str], ...] = (
-    lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
-    lambda one: short_machine(one.hardware),
-    lambda one: one.device,
-)  # parts of a label, wherever they differ
-MORE: tuple[Callable[[Provenance], str], ...] = (
-    lambda one: one.hardware,
-    lambda one: count(one.threads, "thread"),
-    lambda one: one.commit[:12],
-)  # what else may tell the runs apart, the most telling first; then the folder's name, and these:
-LAST: tuple[Callable[[Provenance], str], ...] = (
-    lambda one: ", ".join(f"{name} {version}" for name, version in one.libraries.items()),
-    lambda one: in_utc(one.started),
-    lambda one: one.started,
-)
-
 TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|, \d+ cores?$", re.IGNORECASE)
 
 
@@ -67,27 +51,41 @@ def _folder(source: str) -> str:
     return MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else path.absolute().parent.name
 
 
+def _parts(one: Provenance) -> tuple[str, str, str]:
+    """Parts of a label, wherever they differ: the model, the machine and the device."""
+    model = f"{one.model} (random weights)" if one.random_weights else one.model
+    return model, short_machine(one.hardware), one.device
+
+
+def _more(one: Provenance, source: str) -> tuple[str, ...]:
+    """What else may tell runs apart, the most telling first. source: the run's file."""
+    libraries = ", ".join(f"{name} {version}" for name, version in one.libraries.items())
+    threads, commit = count(one.threads, "thread"), one.commit[:12]
+    return one.hardware, threads, commit, _folder(source), libraries, in_utc(one.started), one.started
+
+
 def common_to(origins: Sequence[Provenance]) -> str:
     """The model and the machine, as far as all runs share them."""
-    texts = [{part(one) for one in origins} for part in PARTS[:2]]
-    shared = [found.pop() for found in texts if len(found) == 1]
-    return ", ".join(shared)
+    models, machines, _ = zip(*map(_parts, origins), strict=True)
+    return ", ".join(found[0] for found in (models, machines) if len(set(found)) == 1)
 
 
 def labels_of(origins: Sequence[Provenance], sources: Sequence[str] = ()) -> list[str]:
     """A different one for each run: its model and machine as far as these differ, then whatever else tells them apart,
     alone or, where nothing does alone, together. sources: the runs' files."""
-    folders = [list(map(_folder, sources))] if sources else []
-    parts, more, last = ([[part(one) for one in origins] for part in parts] for parts in (PARTS, MORE, LAST))
-    chosen = [texts for texts in parts if len(set(texts)) > 1]
-    others = [texts for texts in (*more, *folders, *last) if len(set(texts)) > 1]
-    if not _all_differ(chosen):
-        enough = next((texts for texts in others if _all_differ([*chosen, texts])), None)
-        for texts in others if enough is None else [enough]:
-            if not _all_differ(chosen):
-                chosen.append(texts)
+    chosen = _differing(map(_parts, origins))
+    others = _differing(map(_more, origins, sources or [""] * len(origins)))
+    alone = [texts for texts in others if _all_differ([*chosen, texts])]
+    for texts in alone or others:
+        if not _all_differ(chosen):
+            chosen.append(texts)
     labels = [" · ".join(filter(None, texts)) for texts in zip(*chosen, strict=True)] or [one.model for one in origins]
     return labels if len(set(labels)) == len(labels) else [f"{label} · run {at}" for at, label in enumerate(labels, 1)]
+
+
+def _differing(runs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The texts of each kind that isn't the same in all runs. runs: the texts of each."""
+    return [texts for texts in zip(*runs, strict=True) if len(set(texts)) > 1]
 
 
 def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:
@@ -129,24 +127,23 @@ def agreement_sections(findings: Findings) -> Iterator[Section]:
     if found is None or not isinstance(run, PooledRun):
         return
     labels = labels_of([one.provenance for one in run.runs], [one.source for one in run.runs])
-    compared = [one for one in found.variants if one.pooled]
     speedups = [
         (Cell(one.variant), Cell.times(one.pooled), *map(Cell.times, one.speedups), Cell(value=one.spread))
-        for one in compared
+        for one in found.variants
+        if one.pooled
     ]
     memory = METRIC_BY_NAME[found.memory_metric]
-    latencies, peaks = ([*_rows(found, name)] for name in ("latency_s", "memory"))
+    latencies = [_row(one.variant, one.latency_s) for one in found.variants]
+    peaks = [_row(one.variant, one.memory) for one in found.variants]
     note = f"Speed-ups over {run.reference}. {METHOD}"
     yield from _section(TITLE, Notation.TIMES, speedups, labels, note)
     yield from _section("Latency in each run", Notation.SECONDS, latencies, labels, "Pooled: the median of all rounds.")
     yield from _section(f"{memory.title} in each run", Notation.BYTES, peaks, labels, "Pooled: the median of the runs.")
 
 
-def _rows(found: Agreement, name: str) -> Iterator[tuple[Cell, ...]]:
-    for one in found.variants:
-        figures: FiguresByRun = getattr(one, name)
-        values = [Cell(value=value) for value in (figures.pooled, *figures.runs)]
-        yield (Cell(one.variant), *values, Cell(value=figures.spread))
+def _row(variant: str, figures: FiguresByRun) -> tuple[Cell, ...]:
+    values = (figures.pooled, *figures.runs, figures.spread)
+    return (Cell(variant), *(Cell(value=value) for value in values))
 
 
 def _section(
