@@ -64,34 +64,14 @@ def what_ran(findings: Findings, variant: VariantResult) -> str:
 
 
 def metric_figures(metric: Metric, findings: Findings) -> Figures:
-    """The values on the headline's workload."""
-    cells = {one.id: _cell(metric, one, findings.common.get(one.id)) for one in findings.run.loaded}
+    """The values on the headline's workload. Weights and quality over the corpus are the variant's, whether or not it
+    has a record of the workload."""
+    cells = {}
+    for one in findings.run.loaded:
+        is_the_variants = metric.name == WEIGHTS or metric.name in one.quality
+        record = findings.common.get(one.id, _bare(one) if is_the_variants else None)
+        cells[one.id] = Cell.of_metric(metric, record, one)
     return Figures(Column.of(metric), cells)
-
-
-def headline_figures(metric: Metric, findings: Findings) -> Figures:
-    """Figures of a metric, with what is known of latencies and speed-ups next to the value. A variant that was not
-    measured on the headline's workload has the values on another, with a mark."""
-    column, cells = Column.of(metric), dict(metric_figures(metric, findings).cells)
-    for name, record in {**findings.common, **findings.elsewhere}.items():
-        variant = findings.run.variant(name)
-        if metric.name == "latency_s":
-            cells[name] = Cell.latency(record)
-        elif metric.name == "speedup":
-            cells[name] = headline_speedup(record, findings)
-        elif variant and name in findings.elsewhere:
-            cells[name] = Cell.of_metric(metric, record, variant)
-        if variant and name in findings.elsewhere and not cells[name].is_missing:
-            is_the_variants = cells[name] == Cell.of_metric(metric, _bare(variant), variant)
-            cells[name] = replace(cells[name], mark="" if is_the_variants else ELSEWHERE)
-    notation = Notation.TIMES if metric.name == "speedup" else column.notation
-    return Figures(replace(column, notation=notation, error_is=QUARTILES if metric.name == "latency_s" else ""), cells)
-
-
-def _cell(metric: Metric, variant: VariantResult, record: Record | None) -> Cell:
-    """Weights and quality over the corpus are the variant's, whether or not it has a record of the workload."""
-    is_the_variants = metric.name == WEIGHTS or metric.name in variant.quality
-    return Cell.of_metric(metric, _bare(variant) if record is None and is_the_variants else record, variant)
 
 
 def _bare(variant: VariantResult) -> Record:
@@ -174,9 +154,23 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
 
 
 def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
-    """Times and bytes in one unit."""
-    found = headline_figures(metric, findings)
-    return Figures(found.column.in_one_unit(found.cells.values()), _toned(found.cells, tones or {}))
+    """Figures of a metric in one unit, with what is known of latencies and speed-ups next to the value. A variant that
+    was not measured on the headline's workload has the values on another, with a mark."""
+    column, cells = Column.of(metric), dict(metric_figures(metric, findings).cells)
+    records = {**findings.common, **findings.elsewhere}
+    for one in findings.run.variants:
+        if (record := records.get(one.id)) is None:
+            continue
+        if metric.name == "latency_s":
+            cell, column = Cell.latency(record), replace(column, error_is=QUARTILES)
+        elif metric.name == "speedup":
+            cell, column = headline_speedup(record, findings), replace(column, notation=Notation.TIMES)
+        else:
+            cell = Cell.of_metric(metric, record, one)
+        is_the_variants = cell == Cell.of_metric(metric, _bare(one), one)
+        is_marked = one.id in findings.elsewhere and not cell.is_missing and not is_the_variants
+        cells[one.id] = replace(cell, mark=ELSEWHERE) if is_marked else cell
+    return Figures(column.in_one_unit(cells.values()), _toned(cells, tones or {}))
 
 
 def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> dict[str, Cell]:
