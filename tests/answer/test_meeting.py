@@ -11,8 +11,8 @@ import pytest
 from run_factory import asking, make_provenance, make_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.meeting import Meeting, meeting_of
 from llm_bench_fixtures.answer.need import Reader, Standing
+from llm_bench_fixtures.answer.standings import Meeting, meeting_of
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantResult

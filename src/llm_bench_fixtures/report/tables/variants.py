@@ -7,9 +7,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from llm_bench_fixtures.answer.meeting import Meeting
 from llm_bench_fixtures.answer.need import Standing
-from llm_bench_fixtures.answer.standings import Judged
+from llm_bench_fixtures.answer.standings import Judged, Meeting
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import metric_figures, table_by_variant, variants_table

@@ -9,12 +9,11 @@ from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import compared_records
-from llm_bench_fixtures.answer.meeting import Meeting, meeting_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks_of
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
-from llm_bench_fixtures.answer.standings import Standings, standings_for
+from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, standings_for
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
