@@ -252,12 +252,13 @@ def _elsewhere(ran: Iterable[VariantResult], standings: Standings) -> Iterator[R
 def _other_settings(variant: VariantResult, standings: Standings) -> list[Record]:
     """The variant's first record of each batch size and cache but those of the workload that is judged."""
     scenarios = (OWN,) if standings.run.provenance.prompts else SETTINGS
-    found = {_setting(one): one for one in standings.records.values()}
-    judged = set(found)
+    judged = {_setting(one) for one in standings.records.values()}
+    found: dict[tuple[int, str], Record] = {}
     for record in standings.run.measured():
-        if record.variant == variant.id and record.scenario in scenarios and record.workload:
+        is_own = record.variant == variant.id and record.scenario in scenarios and record.workload
+        if is_own and _setting(record) not in judged:
             found.setdefault(_setting(record), record)
-    return [one for setting, one in found.items() if setting not in judged]
+    return list(found.values())
 
 
 def _setting(record: Record) -> tuple[int, str]:

@@ -3,7 +3,7 @@ and a paper make of them, with one unit a column, and better and worse marked.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.evidence import Evidence
@@ -30,6 +30,7 @@ from llm_bench_fixtures.report.tables.table import (
     headline_speedup,
     odd_ratios,
     perplexity_change,
+    table_by_variant,
 )
 from llm_bench_fixtures.report.tables.tasks import task_figures
 from llm_bench_fixtures.report.words.workload import describe_prompts, listed, pooled_lengths, title_of
@@ -43,11 +44,6 @@ BATCHED_MEANS = "batched: tokens/s at the largest batch, and its size"
 # A narrow table leaves these out, the least needed first; other columns even sooner, and the essential ones never.
 DROPPED = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", WHAT_RAN, "weights", BATCHED, "peak", "tokens/s")
 ESSENTIAL = (VARIANT, "latency", "speed-up", "perplexity")
-
-
-def table_by_variant(variants: Iterable[VariantResult], figures: Sequence[Figures]) -> Table:
-    rows = ((Cell(one.id), *(column.cells.get(one.id, Cell()) for column in figures)) for one in variants)
-    return Table((Column(VARIANT), *(one.column for one in figures)), tuple(rows))
 
 
 def what_ran(findings: Findings, variant: VariantResult) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -99,8 +99,7 @@ def means_sections(findings: Findings) -> Iterator[Section]:
     """A row a variant, a column a scenario of which several cases were measured in blocks; nothing without any."""
     means = list(scenario_means(findings.run))
     scenarios = scenarios_of(findings.run)
-    titles = [title_of(scenarios[one.scenario]) for one in means]
-    heads = (f"{title} ({one.cases})" for title, one in zip(titles, means, strict=True))
+    heads = (f"{title_of(scenarios[one.scenario])} ({one.cases})" for one in means)
     columns = (Column(VARIANT), *(Column(head, Notation.TIMES) for head in heads))
     variants = [one.id for one in findings.run.variants if any(one.id in mean.speedups for mean in means)]
     rows = tuple((Cell(name), *(Cell.times(mean.speedups.get(name)) for mean in means)) for name in variants)
@@ -116,14 +115,11 @@ def scenario_of_texts(run: Run) -> str:
     """Scenario whose generated texts are shown side by side: the user's own prompts where these are to be shown, the
     scenario of readable prompts, else the one where most variants wrote something, the first of several; empty where
     none did."""
-    writers: dict[str, set[str]] = defaultdict(set)
-    for record in run.records:
-        if record.outputs:
-            writers[record.scenario].add(record.variant)
+    wrote = dict.fromkeys((record.scenario, record.variant) for record in run.records if record.outputs)
+    writers = Counter(scenario for scenario, _ in wrote)
     readable = [*([OWN] if run.provenance.prompts else []), READABLE]
-    if shown := next((scenario for scenario in readable if scenario in writers), ""):
-        return shown
-    return max(writers, key=lambda scenario: len(writers[scenario]), default="")
+    most = max(writers, key=writers.__getitem__, default="")
+    return next((scenario for scenario in readable if scenario in writers), most)
 
 
 def not_asked_sentence(run: Run) -> str:

@@ -206,6 +206,11 @@ class Figures:
         return any(not cell.is_missing for cell in self.cells.values())
 
 
+def table_by_variant(variants: Iterable[VariantResult], figures: Sequence[Figures]) -> Table:
+    rows = ((Cell(one.id), *(column.cells.get(one.id, Cell()) for column in figures)) for one in variants)
+    return Table((Column(VARIANT), *(one.column for one in figures)), tuple(rows))
+
+
 def headline_speedup(record: Record | None, seen: Evidence) -> Cell:
     """The speed-up over the reference; the ratio of the medians where the two were measured in separate runs."""
     found, reference = seen.speedup(record) if record else None, seen.reference

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
+from llm_bench_fixtures.report.tables.table import Cell, Column, Figures, Section, table_by_variant
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE_ERROR, GAINED, LOST, value_name
 from llm_bench_fixtures.results.record import VariantResult
@@ -29,12 +29,11 @@ def task_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     for task in run.provenance.tasks:
         figures = [one for metric in task.metrics for one in _figures(findings, task, metric, EACH_WAY)]
-        rows = ((Cell(one.id), *(column.cells[one.id] for column in figures)) for one in findings.run.loaded)
-        asked = tuple(row for row in rows if not all(cell.is_missing for cell in row[1:]))
+        asked = [one for one in run.loaded if not all(column.cells[one.id].is_missing for column in figures)]
         items = count(task.of, "item") if task.items == task.of else f"{task.items:,} of {count(task.of, 'item')}"
         version = f", version {task.version}" if task.version else ""
         note = f"By lm-evaluation-harness {task.harness}: {items}, {task.shots}-shot{version}."
-        yield Section(f"Task {task.name}", Table((Column(VARIANT), *(one.column for one in figures)), asked), note)
+        yield Section(f"Task {task.name}", table_by_variant(asked, figures), note)
 
 
 def _figures(
