@@ -65,16 +65,6 @@ class Agreement:
     of_fewer: tuple[tuple[str, int, int], ...] = ()
     """Speed-ups that only some of the runs have: the variant, the batch size, and how many runs."""
 
-    @property
-    def widest(self) -> VariantAgreement | None:
-        """The variant whose speed-ups are farthest apart; None where there are none."""
-        known = [one for one in self.variants if one.spread is not None]
-        return max(known, key=lambda one: one.spread or 0.0, default=None)
-
-    @property
-    def disagreeing(self) -> tuple[VariantAgreement, ...]:
-        return tuple(one for one in self.variants if one.disagrees)
-
 
 def agreement_of(seen: Evidence) -> Agreement | None:
     """None for a single run."""

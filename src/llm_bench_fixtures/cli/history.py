@@ -26,7 +26,7 @@ from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import UNSENT, Storage, find_storage, name_in, run_files
-from llm_bench_fixtures.report.history import history_json, history_table, run_name
+from llm_bench_fixtures.report.history import history_json, run_name, table_of_runs
 from llm_bench_fixtures.report.renderers.columns import columns
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import harmless_json
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _lines(found: Sequence[Heading], total: int, unreadable: Sequence[Unreadable], storage: Storage) -> Iterator[str]:
     width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
     if found:
-        yield from columns(history_table(found, storage), width)
+        yield from columns(table_of_runs((storage.short_name(run.place), run) for run in found), width)
     yield ""
     yield f"{count(total, 'run')} in {storage}" + (f"; the newest {len(found)} are shown" if len(found) < total else "")
     for item in unreadable:

@@ -96,9 +96,10 @@ def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:
 def agreement_sentence(found: Agreement) -> str:
     """How many runs are pooled, how far apart they came out, and what only some of them have."""
     sentence = f"{len(found.runs)} runs of the same version are pooled"
-    if found.widest is not None and found.widest.spread is not None:
-        widest = f"{format_share(found.widest.spread)} ({found.widest.variant})"
-        sentence += f": their speed-ups differ by at most {widest}"
+    spreads = {one.variant: one.spread for one in found.variants if one.spread is not None}
+    if spreads:
+        widest = max(spreads, key=spreads.__getitem__)
+        sentence += f": their speed-ups differ by at most {format_share(spreads[widest])} ({widest})"
     fewer = ", ".join(
         f"{variant}{f' at batch {size}' if size > 1 else ''} ({runs} of {len(found.runs)})"
         for variant, size, runs in found.of_fewer
@@ -108,7 +109,7 @@ def agreement_sentence(found: Agreement) -> str:
 
 def agreement_warnings(found: Agreement) -> Iterator[str]:
     """Where runs contradict each other, though nothing that is known of them differs."""
-    for one in found.disagreeing:
+    for one in (variant for variant in found.variants if variant.disagrees):
         ratios = [speedup.ratio for speedup in one.speedups if speedup]
         yield (
             f"The runs disagree on {one.variant}: {three_digits(min(ratios))}× to {three_digits(max(ratios))}×, which "

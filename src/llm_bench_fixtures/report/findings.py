@@ -116,7 +116,7 @@ def findings_of(
         header=_header(run),
         decode=decode_sentence(evidence),
         noisy=noise_warning(evidence),
-        warnings=(*_unfinished(so_far), *_warnings(whole), *(agreement_warnings(agreement) if agreement else ())),
+        warnings=(*_warnings(whole, so_far), *(agreement_warnings(agreement) if agreement else ())),
         answer=answer_of(evidence, need),
         takeaways=(
             *([agreement_sentence(agreement)] if agreement else []),
@@ -144,12 +144,9 @@ def _header(run: Run) -> str:
     return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}{chat}{pooled}"
 
 
-def _unfinished(so_far: str) -> Iterator[str]:
+def _warnings(run: Run, so_far: str) -> Iterator[str]:
     if so_far:
         yield f"Unfinished: this is the report so far, {so_far}, at {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC."
-
-
-def _warnings(run: Run) -> Iterator[str]:
     if not has_raw_data(run):
         yield NO_RAW_DATA
     if run.interrupted:

@@ -29,11 +29,6 @@ NO_STEP = "No step found."
 ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
 
 
-def history_table(runs: Sequence[Heading], storage: Storage) -> Table:
-    """A row for each run, in their order, with a name that tells it from all the runs."""
-    return table_of_runs((storage.short_name(run.place), run) for run in runs)
-
-
 def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
     """A row for each run, in their order. runs: each after its file's name."""
     rows = [_row(run, file) for file, run in runs]
@@ -75,20 +70,17 @@ def commit_cell(provenance: Provenance) -> str:
 
 def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Storage) -> dict[str, Any]:
     """The list for programs."""
-    return {
-        "storage": encodable(str(storage)),
-        "runs": [_entry(run, storage) for run in runs],
-        "unreadable": [{"file": storage.name(item.place), "reason": encodable(item.reason)} for item in unreadable],
-    }
-
-
-def _entry(run: Heading, storage: Storage) -> dict[str, Any]:
-    return {
-        **run_facts(storage.name(run.place), run.provenance, run.state),
-        "blessed": run.blessing.reason if run.blessing else None,
-        "measured": run.measured,
-        "records": run.records,
-    }
+    entries = [
+        {
+            **run_facts(storage.name(run.place), run.provenance, run.state),
+            "blessed": run.blessing.reason if run.blessing else None,
+            "measured": run.measured,
+            "records": run.records,
+        }
+        for run in runs
+    ]
+    passed_over = [{"file": storage.name(item.place), "reason": encodable(item.reason)} for item in unreadable]
+    return {"storage": encodable(str(storage)), "runs": entries, "unreadable": passed_over}
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ def render_trend(
     commits: str = "",
 ) -> str:
     """The page. commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
-    looks = _looks(groups)
+    variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
+    looks = dict(zip(variants, numbered_looks(len(variants)), strict=True))  # equal in all groups
     runs = [run for group in groups for run in group.runs]
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}
@@ -79,12 +80,6 @@ def _footnotes(storage: Storage) -> Iterator[str]:
 def _what(chosen: TrendFilter) -> str:
     parts = {"branch": chosen.branch, "tests": chosen.tests, "variants": ", ".join(chosen.variants)}
     return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
-
-
-def _looks(groups: Sequence[Group]) -> dict[str, spec.Look]:
-    """Look of each variant, equal in all groups."""
-    variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
-    return dict(zip(variants, numbered_looks(len(variants)), strict=True))
 
 
 def _section(
