@@ -8,7 +8,6 @@ from itertools import combinations
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
-from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.text import first_few
 
 AGREE = "yes"
@@ -69,9 +68,8 @@ def ranks_of(runs: Sequence[tuple[str, str, Pairs, Evidence]]) -> Ranks | None:
 def _sentence(shared: Sequence[str], apart: Sequence[str]) -> str:
     if not apart:
         return "As far as is shown, all machines have the variants in the same order."
-    others = (
-        f"; elsewhere ({len(shared) - len(apart)}) they agree, as far as is shown" if len(shared) > len(apart) else ""
-    )
+    agree = len(shared) - len(apart)
+    others = f"; elsewhere ({agree}) they agree, as far as is shown" if agree else ""
     return f"Machines have the variants in different orders for {', '.join(first_few(apart))}{others}."
 
 
@@ -80,13 +78,13 @@ def _rows(
 ) -> Iterator[tuple[Cell, ...]]:
     orders = [shown for shown, _ in found.values()]
     for variant in dict.fromkeys(name for _, seen in found.values() for name in seen.common):
-        cells = []
-        for machine in machines:
-            shown, seen = found.get(machine, ((), None))
-            has = seen is not None and variant in seen.common
-            low, high = rank(variant, seen.common, shown) if has and seen is not None else (0, 0)
-            cells.append(
-                Cell(f"{low}" if low == high else f"{low}–{high}", rank=(low + high) / 2) if has else Cell(MISSING)
-            )
+        cells = [_cell(variant, *found[machine]) if machine in found else Cell() for machine in machines]
         others = contradicted(variant, orders)
         yield (Cell(what), Cell(variant), *cells, Cell(f"no: {', '.join(others)}" if others else AGREE))
+
+
+def _cell(variant: str, shown: Pairs, seen: Evidence) -> Cell:
+    if variant not in seen.common:
+        return Cell()
+    low, high = rank(variant, seen.common, shown)
+    return Cell(f"{low}" if low == high else f"{low}–{high}", rank=(low + high) / 2)

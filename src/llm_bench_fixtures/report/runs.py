@@ -27,7 +27,7 @@ from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of, shown_
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
 from llm_bench_fixtures.report.words.answer import Recommendation
-from llm_bench_fixtures.report.words.workload import describe_headline
+from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run
@@ -90,11 +90,7 @@ def _reference(findings: Findings) -> str:
 
 def _batch(findings: Findings) -> str:
     some = next(iter(findings.largest_batch.values()), None)
-    if some is None:
-        return ""
-    facts = some.facts
-    tokens = f"{count(facts.prompt_tokens, 'token')} and {count(facts.new_tokens, 'new token')}"
-    return f"{count(facts.prompts, 'prompt')} of {tokens} in all, batch {facts.batch_size}"
+    return describe_workload(some) if some else ""
 
 
 def _peak(findings: Findings) -> str:
