@@ -19,12 +19,7 @@ from llm_bench_fixtures.statistics.spread import Interval
 
 EXAMPLES = "METRIC<=BOUND or METRIC>=BOUND, such as tpot_s<=50ms or top1_agreement>=99%"
 ANY = "any"  # in place of a bound: no limit, as on quality, which has one by default
-SIGNS = {
-    "<=": Direction.LOWER_IS_BETTER,
-    ">=": Direction.HIGHER_IS_BETTER,
-    "≤": Direction.LOWER_IS_BETTER,
-    "≥": Direction.HIGHER_IS_BETTER,
-}
+SIGNS = {Direction.LOWER_IS_BETTER: "<=", Direction.HIGHER_IS_BETTER: ">="}
 SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
     "latency": ("per_sample_latency_s",),  # time per prompt of a batch
     "ttft": ("ttft_s",),
@@ -197,9 +192,8 @@ def parse_limits(text: str, metrics: Mapping[str, Metric] = METRIC_BY_NAME) -> t
     metrics: the registry, with what a project added to it. Raises InvalidSetting for another form, a metric that isn't
     there or can't be limited, a sign that isn't the metric's, and a bound or a unit that isn't.
     """
-    found = [_parse_limit(part.strip(), metrics) for part in text.split(",") if part.strip()]
-    if not found:
-        raise InvalidSetting(f"expected {EXAMPLES}, got {shortened(text)}")
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found = [_parse_limit(part, metrics) for part in parts or [text]]
     for limit in found:
         if sum(one.metrics == limit.metrics for one in found) > 1:
             raise InvalidSetting(f"{limit.name} is limited twice: leave one of the two out")
@@ -214,12 +208,11 @@ def _parse_limit(text: str, metrics: Mapping[str, Metric]) -> Limit:
         raise InvalidSetting(f"expected {EXAMPLES}, got {shortened(text)}")
     name, sign, bound = found.groups()
     named = tuple(_limitable(one, metrics) for one in SHORT_NAMES.get(name, (name,)))
-    direction = named[0].direction
-    if sign not in SIGNS:
-        raise UnknownName("sign", sign, list(SIGNS)[:2])
-    if SIGNS[sign] is not direction:
-        right = next(sign for sign, way in SIGNS.items() if way is direction)
-        raise InvalidSetting(f"{name}: {direction}, so write {name}{right}BOUND; got {shortened(text)}")
+    direction, typed = named[0].direction, sign.replace("≤", "<=").replace("≥", ">=")
+    if typed not in SIGNS.values():
+        raise UnknownName("sign", sign, SIGNS.values())
+    if typed != SIGNS[direction]:
+        raise InvalidSetting(f"{name}: {direction}, so write {name}{SIGNS[direction]}BOUND; got {shortened(text)}")
     shown = named[0].name if named[0].kind is Kind.QUALITY else name
     return Limit(shown, named, math.inf if bound == ANY else _parse_bound(name, bound, named[0]))
 

@@ -30,13 +30,12 @@ from llm_bench_fixtures.report.tables.tasks import task_sections
 from llm_bench_fixtures.report.words.quality import need_sentence
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
-from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
-from llm_bench_fixtures.results.metrics.quality import CHOICES, OF_CHOICES
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, ReportTable, shown_in
+from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
-CHOICE_METRICS = {metric.name: metric for metric in CHOICES}
 SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")
 
 
@@ -171,7 +170,7 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     asked = _asked(run)
     if asked:
-        columns = (Column(VARIANT), *(Column.of(CHOICE_METRICS[name]) for name in SHOWN_OF_CHOICES))
+        columns = (Column(VARIANT), *(Column.of(METRIC_BY_NAME[name]) for name in SHOWN_OF_CHOICES))
         rows = tuple((Cell(variant.id), *_choice_cells(variant)) for variant in asked)
         flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
         note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
@@ -208,8 +207,7 @@ def _asked(run: Run) -> list[VariantResult]:
 
 def _choice_cells(variant: VariantResult) -> Iterator[Cell]:
     flips = flip_cells(variant)
-    for name in SHOWN_OF_CHOICES:
-        yield flips[name] if name in flips else Cell(value=variant.quality.get(name))
+    yield from (flips.get(name, Cell(value=variant.quality.get(name))) for name in SHOWN_OF_CHOICES)
 
 
 MEETS = "meets it"  # the name of the column

@@ -17,7 +17,7 @@ from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, 
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
-from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, times_words
+from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, listed, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status
@@ -245,8 +245,7 @@ def _certain(pick: Pick, reference: str) -> str:
 
 
 def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: _ByReader) -> str:
-    *first, last = (_PHRASES[pick.reader].more for pick in served)
-    more = f"{', '.join(first)} or {last}" if first else last
+    more = listed([_PHRASES[pick.reader].more for pick in served], "or")
     within = max((_admitted(standings[pick.reader]) for pick in served), key=len)
     return f"Keep {seen.run.reference}{readers}: no other variant{within} {more}."
 

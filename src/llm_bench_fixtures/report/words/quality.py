@@ -10,7 +10,7 @@ from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Meeting, Standings, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import figure, text
 from llm_bench_fixtures.report.tables.table import flip_cells, perplexity_change
-from llm_bench_fixtures.report.words.workload import describe_prompts
+from llm_bench_fixtures.report.words.workload import describe_prompts, listed
 from llm_bench_fixtures.results.formatting import (
     count,
     five_digits,
@@ -145,8 +145,7 @@ def _setting(record: Record) -> str:
 
 def limit_words(standings: Standings) -> str:
     """The limits that are applied, to stand after "with": "perplexity at most 1 % above fp32's"."""
-    *first, last = (limit.words(standings.run.reference) for limit in standings.applied)
-    return f"{', '.join(first)} and {last}" if first else last
+    return listed([limit.words(standings.run.reference) for limit in standings.applied], "and")
 
 
 def not_applied_sentences(standings: Standings) -> Iterator[str]:

@@ -61,7 +61,8 @@ def pooled_lengths(headline: Headline) -> list[str]:
 
 
 def listed(names: Sequence[str], word: str) -> str:
-    return f"{', '.join(names[:-1])} {word} {names[-1]}"
+    """The names in a sentence: "a, b and c"."""
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def describe_prompts(record: Record) -> str:
