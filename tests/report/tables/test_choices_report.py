@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant
 from shown_table import header, rows
 
-from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.report.about import footnotes
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.tables.table import Section
-from llm_bench_fixtures.report.tables.variants import least_told
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
@@ -72,11 +69,6 @@ def test_what_flips_cannot_tell_stands_beside_them() -> None:
     assert any(note.startswith("A flip is an answer that turned from right to wrong") for note in notes)
     (told,) = [note for note in notes if note.startswith("Limits of flips: ")]
     assert "none in 200 questions rules out only shares above 1.83 %." in told
-
-
-@pytest.mark.parametrize("items", [1, 10, 190])
-def test_the_share_that_no_flip_excludes_is_the_intervals_end(items: int) -> None:
-    assert least_told(items) == pytest.approx(exact_interval(0, items)[1])
 
 
 def test_the_table_of_quality_over_the_corpus_has_none_of_it() -> None:

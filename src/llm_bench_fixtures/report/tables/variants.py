@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.need import Standing
 from llm_bench_fixtures.answer.standings import Judged, Meeting
+from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import metric_figures, variants_table
@@ -170,11 +171,10 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     asked = _asked(run)
     if asked:
-        columns = (Column(VARIANT), *(Column.of(METRIC_BY_NAME[name]) for name in SHOWN_OF_CHOICES))
-        rows = tuple((Cell(variant.id), *_choice_cells(variant)) for variant in asked)
+        figures = [_choice_figures(METRIC_BY_NAME[name], asked) for name in SHOWN_OF_CHOICES]
         flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
         note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
-        yield Section("Multiple choice", Table(columns, rows), note)
+        yield Section("Multiple choice", table_by_variant(asked, figures), note)
 
 
 def choice_footnotes(run: Run) -> Iterator[str]:
@@ -187,14 +187,9 @@ def choice_footnotes(run: Run) -> Iterator[str]:
         )
         yield (
             f"Limits of flips: none in {count(items, 'question')} rules out only shares above "
-            f"{format_share(least_told(items))}. Answers that a model is unsure of flip easily, so flips say little "
-            "where a model does hardly better than guessing."
+            f"{format_share(exact_interval(0, items)[1])}. Answers that a model is unsure of flip easily, so flips say "
+            "little where a model does hardly better than guessing."
         )
-
-
-def least_told(items: int) -> float:
-    """The high end of the interval where nothing flips: the share of flips at which that has a probability of 2.5 %."""
-    return 1.0 - float(0.025 ** (1 / items))
 
 
 def _any_flips(run: Run) -> bool:
@@ -205,9 +200,10 @@ def _asked(run: Run) -> list[VariantResult]:
     return [variant for variant in run.variants if variant.quality.get("choice_items")]
 
 
-def _choice_cells(variant: VariantResult) -> Iterator[Cell]:
-    flips = flip_cells(variant)
-    yield from (flips.get(name, Cell(value=variant.quality.get(name))) for name in SHOWN_OF_CHOICES)
+def _choice_figures(metric: Metric, asked: Sequence[VariantResult]) -> Figures:
+    """Flips with their intervals, all else as it is."""
+    own = {one.id: flip_cells(one).get(metric.name, Cell(value=one.quality.get(metric.name))) for one in asked}
+    return Figures(Column.of(metric), own)
 
 
 MEETS = "meets it"  # the name of the column
