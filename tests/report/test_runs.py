@@ -21,7 +21,6 @@ from llm_bench_fixtures.report.runs import (
     notes,
     obstacles,
     runs_of,
-    runs_table,
 )
 from llm_bench_fixtures.report.runs_report import render_runs, render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone
@@ -48,7 +47,7 @@ def beside(*found: Run, unreadable: tuple[str, ...] = ()) -> Runs:
 
 
 def test_there_is_a_row_for_each_variant_and_machine_the_machines_of_each_variant_together() -> None:
-    found = runs_table(beside(pair(hardware="laptop"), pair(0.1, 0.2, hardware="server")).runs)
+    found = beside(pair(hardware="laptop"), pair(0.1, 0.2, hardware="server")).table
     assert [row[:2] for row in rows(found)] == [
         ("fp32", "laptop"), ("fp32", "server"), ("bf16", "laptop"), ("bf16", "server"),
     ]  # fmt: skip
@@ -60,15 +59,15 @@ def test_there_is_a_row_for_each_variant_and_machine_the_machines_of_each_varian
 def test_figures_of_another_workload_than_the_headlines_are_not_compared_between_runs() -> None:
     alone = make_record("fp16", workload=make_workload("other"))
     run = make_run([make_record("fp32"), make_record("bf16"), alone])
-    found = runs_table(beside(run, pair(hardware="server")).runs)
+    found = beside(run, pair(hardware="server")).table
     by_variant = {row[0]: row for row in rows(found)}
     assert by_variant["fp16"][header(found).index("speed-up")] == "–"
 
 
 def test_columns_have_one_unit() -> None:
-    same = runs_table(beside(pair(hardware="a"), pair(hardware="b")).runs)
+    same = beside(pair(hardware="a"), pair(hardware="b")).table
     assert "latency, ms" in header(same)
-    mixed = runs_table(beside(pair(hardware="a"), pair(1e-4, 1e-4, hardware="b")).runs)
+    mixed = beside(pair(hardware="a"), pair(1e-4, 1e-4, hardware="b")).table
     latency = header(mixed).index("latency, µs")
     assert [row[latency] for row in rows(mixed)] == ["1,000,000 ± 10,000", "100 ± 1", "500,000 ± 5,000", "100 ± 1"]
 
@@ -161,8 +160,8 @@ def test_peaks_of_processes_apart_are_not_those_of_one_process() -> None:
 
 def test_what_is_left_out_is_absent_from_the_table_and_named() -> None:
     found = beside(pair(hardware="a"), other(provenance=make_provenance(hardware="b", corpus="mine")))
-    perplexity = header(runs_table(found.runs)).index("perplexity")
-    cells = {row[:2]: row[perplexity] for row in rows(runs_table(found.runs))}
+    perplexity = header(found.table).index("perplexity")
+    cells = {row[:2]: row[perplexity] for row in rows(found.table)}
     assert cells["bf16", "a"] == "+0.5 %"
     assert cells["bf16", "b"] == "–"
     assert found.incomparable == ("b: no quality: another corpus: mine; the first run's: embedded corpus.",)
@@ -218,7 +217,7 @@ def test_the_markdown_of_many_runs_is_bounded_and_says_what_is_left_out() -> Non
     assert "All of tiny, M3." in text
     assert [run.label for run in found.runs] == [str(at) for at in range(1, 12)]
     assert [label for label, _ in found.answers] == ["on all 11"]
-    assert "flips" in header(runs_table(found.runs))
+    assert "flips" in header(found.table)
 
 
 def test_runs_of_one_machine_are_named_by_their_folder_or_their_minute() -> None:

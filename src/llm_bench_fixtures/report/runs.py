@@ -143,8 +143,21 @@ class Runs:
 
     @cached_property
     def table(self) -> Table:
-        """The figures of the variants in each."""
-        return runs_table(self.runs)
+        """Rows by variant, the runs of each together. One unit a column. The run is a column, and a note at the variant
+        for a format that has no room for it."""
+        of_run = {run.label: _columns(run) for run in self.runs}
+        names = [name for name in COLUMNS if any(name in columns for columns in of_run.values())]
+        variants = dict.fromkeys(variant.id for run in self.runs for variant in run.findings.run.variants)
+        loaded = {run.label: [variant.id for variant in run.findings.run.loaded] for run in self.runs}
+        places = [(name, label) for name in variants for label, ran in loaded.items() if name in ran]
+        found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
+        firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
+        columns = (Column(VARIANT), Column(RUN), *map(Column.in_one_unit, firsts, found))
+        rows = (
+            (Cell(variant, note=label), Cell(label), *cells)
+            for (variant, label), *cells in zip(places, *found, strict=True)
+        )
+        return Table(columns, tuple(rows))
 
     @cached_property
     def ranks(self) -> Ranks | None:
@@ -249,24 +262,6 @@ def _left_out(run: RunBeside) -> Iterator[str]:
         yield f"{run.label}: nothing was timed in it."
     for aspects, reason in _together(((aspect, reason) for aspect, reason in run.left_out.items()), 0):
         yield f"{run.label}: no {aspects}: {reason}."
-
-
-def runs_table(runs: Sequence[RunBeside]) -> Table:
-    """Rows by variant, the runs of each together. One unit a column. The run is a column, and a note at the variant for
-    a format that has no room for it."""
-    of_run = {run.label: _columns(run) for run in runs}
-    names = [name for name in COLUMNS if any(name in columns for columns in of_run.values())]
-    variants = dict.fromkeys(variant.id for run in runs for variant in run.findings.run.variants)
-    loaded = {run.label: [variant.id for variant in run.findings.run.loaded] for run in runs}
-    places = [(name, label) for name in variants for label, ran in loaded.items() if name in ran]
-    found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
-    firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
-    columns = (Column(VARIANT), Column(RUN), *map(Column.in_one_unit, firsts, found))
-    rows = (
-        (Cell(variant, note=label), Cell(label), *cells)
-        for (variant, label), *cells in zip(places, *found, strict=True)
-    )
-    return Table(columns, tuple(rows))
 
 
 def _cell(figures: Figures | None, variant: str) -> Cell:
