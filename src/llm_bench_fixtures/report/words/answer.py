@@ -18,7 +18,7 @@ from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
 from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, listed, times_words
-from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
+from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.statistics.ratio import Speedup
@@ -139,9 +139,7 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
 
 def figure_of(choice: Choice, pick: Pick) -> str:
     """The choice's latency, throughput or memory."""
-    if pick.reader is Reader.MEMORY:
-        return format_bytes(choice.value)
-    return format_seconds(choice.value) if pick.reader is Reader.LATENCY else f"{three_digits(choice.value)} tokens/s"
+    return with_unit(choice.value, METRIC_BY_NAME[pick.metric])
 
 
 def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
