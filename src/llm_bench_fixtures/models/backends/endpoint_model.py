@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,20 +14,21 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, is_loopback, read_key
-from llm_bench_fixtures.models.backends.endpoint_protocol import Answer, Asker, Scoring, Served, explore
-from llm_bench_fixtures.models.backends.engine_model import BatchCounter
+from llm_bench_fixtures.models.backends.endpoint_protocol import Answer, Scoring, Served, explore
+from llm_bench_fixtures.models.backends.engine_model import BatchCounter, unpadded
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply, Send
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
 from llm_bench_fixtures.processes.environment import most_open_files
 from llm_bench_fixtures.progress import tell_share
-from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, TokenIds, Tokenizer, plain_ids
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, Batch, CacheKind, TokenIds, Tokenizer, plain_ids
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.models.variants import Variant
 
 T = TypeVar("T")
 
@@ -55,7 +56,8 @@ def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float)
     has_open_key = bool(key.headers) and not url.startswith("https://") and not is_loopback(url)
     facts = _facts(request.source, url, served, has_open_key=has_open_key)
     facts = replace(facts, label=key.hide(facts.label))  # the label has the server's words
-    return EndpointModel(request, client, runner, served, tokenizer, facts)
+    device = Device(DeviceKind.CPU, "cpu", request.device.hardware)
+    return EndpointModel(request.variant, device, tokenizer, facts, client, runner, served)
 
 
 def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool) -> ModelFacts:
@@ -64,7 +66,7 @@ def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool)
     context = served.context_length or (context_of(config) if shares_tokens else DEFAULT_CONTEXT)
     by = f" ({served.owner})" if served.owner else ""
     return ModelFacts(
-        label=f"{served.model} at {urlsplit(url).netloc}{by}",
+        label=f"{served.asker.model} at {urlsplit(url).netloc}{by}",
         weight_bytes=None,
         context_length=min(context, MOST_PROMPT_TOKENS) - (0 if served.form.takes_ids else served.added_tokens or 0),
         vocabulary=int(config.vocab_size),
@@ -107,26 +109,19 @@ def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
         yield "the key was sent over a connection that isn't encrypted"
 
 
+@dataclass(eq=False)
 class EndpointModel(Model):
     """Holds connections to a server, which run while this object is asked for something."""
 
-    def __init__(
-        self,
-        request: LoadRequest,
-        client: EndpointClient,
-        runner: asyncio.Runner,
-        served: Served,
-        tokenizer: Tokenizer,
-        facts: ModelFacts,
-    ) -> None:
-        self.variant = request.variant
-        self.device = Device(DeviceKind.CPU, "cpu", request.device.hardware)  # where ids and masks lie
-        self.facts = facts
-        self.tokenizer = tokenizer
-        self._client = client
-        self._runner = runner
-        self._served = served
-        self._asker = Asker(client, served.model, tokenizer)
+    variant: Variant
+    device: Device
+    """Where ids and masks lie: the CPU."""
+
+    tokenizer: Tokenizer
+    facts: ModelFacts
+    _client: EndpointClient
+    _runner: asyncio.Runner
+    _served: Served
 
     def generate(
         self,
@@ -140,7 +135,7 @@ class EndpointModel(Model):
         text before its length."""
         import torch
 
-        prompts = _unpadded(input_ids, attention_mask)
+        prompts = _prompts(input_ids, attention_mask)
         counter = BatchCounter(len(prompts), on_token or (lambda: None))
         asked = (self._ask(prompt, new_tokens, partial(counter.reach, row)) for row, prompt in enumerate(prompts))
         answers = self._runner.run(_all(asked))
@@ -162,7 +157,7 @@ class EndpointModel(Model):
         prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
         if not prompt:
             raise WorkloadUnsupported("the server takes texts only, and this prompt has none")
-        answer = await self._asker.converse(form, prompt, new_tokens, on_tokens)
+        answer = await self._served.asker.converse(form, prompt, new_tokens, on_tokens)
         largest, vocabulary = max(answer.ids or (0,)), self.facts.vocabulary
         if self.facts.runs_source and largest >= vocabulary:
             raise EndpointFailed(f"the server gave token {largest}, where the vocabulary has {vocabulary:,} tokens")
@@ -202,7 +197,7 @@ class EndpointModel(Model):
         """A row that fills the context is refused by vLLM, as a token has to follow each."""
         context = self.facts.context_length
         try:
-            return await self._asker.log_likelihoods(scoring, row)
+            return await self._served.asker.log_likelihoods(scoring, row)
         except EndpointFailed as error:
             if error.status not in REFUSALS or len(row) < context:
                 raise
@@ -247,9 +242,9 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _unpadded(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[TokenIds]:
+def _prompts(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[TokenIds]:
     """The prompts in a batch. Raises WorkloadUnsupported for padding beyond the longest prompt, or on the right."""
-    lengths = attention_mask.sum(dim=1).tolist()
-    if max(lengths) < input_ids.shape[1] or not bool(attention_mask[:, -1].all()):
+    prompts = unpadded(Batch(input_ids, attention_mask))
+    if max(map(len, prompts)) < input_ids.shape[1] or not bool(attention_mask[:, -1].all()):
         raise WorkloadUnsupported("requests to a server have no padding")
-    return [tuple(row[len(row) - length :]) for row, length in zip(input_ids.tolist(), lengths, strict=True)]
+    return list(map(tuple, prompts))

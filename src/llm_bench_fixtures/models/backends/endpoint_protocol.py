@@ -426,8 +426,7 @@ def _read_echo(choice: Scored, ids: TokenIds) -> tuple[float, ...]:
 class Served:
     """Abilities that a server was found to have."""
 
-    model: str
-    """The model's name on the server."""
+    asker: Asker
     owner: str
     """Server's name for itself, if it has one."""
     context_length: int | None
@@ -463,7 +462,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     chosen = await asker.generated(ids) if form.takes_ids else None
     scoring, why_not = await asker.find_scoring(form, ids, chosen)
     return Served(
-        model=card.id,
+        asker=asker,
         owner=without_middle(card.owned_by or "", LONGEST_NAME),
         context_length=card.context_length,
         unread=unread,
