@@ -164,21 +164,17 @@ def read_counts(folder: Path) -> dict[str, Any]:
     return counts
 
 
-def converted_facts(
-    request: LoadRequest, made: Sequence[Artifact], before_bytes: int, *, label: str, weight_bytes: int | None = None
-) -> ModelFacts:
+def converted_facts(request: LoadRequest, made: Sequence[Artifact], before_bytes: int, *, label: str) -> ModelFacts:
     """Facts of the source in an engine's own form: in float32, or quantized and multiplied in int8.
 
-    made: what was made for it, what runs last. before_bytes: resident memory once that was made. weight_bytes: None
-    where they were counted when it was made.
+    made: what was made for it, what runs last. before_bytes: resident memory once that was made.
     """
     config, counts = request.source.load_config(), read_counts(made[-1].folder)
     is_quantized = request.variant.quantization is not None
     compute = None if is_quantized else Precision.FLOAT32
     plain = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
-    weights = counts["weight_bytes"] if weight_bytes is None else weight_bytes
     return replace(
-        source_facts(request.variant, config, plain, label=label, weight_bytes=weights),
+        source_facts(request.variant, config, plain, label=label, weight_bytes=counts["weight_bytes"]),
         # How much of a mixture of experts a pass reads depends on the engine's form of the model.
         weight_bytes_read=None if expert_count(config) > 1 else counts["weight_bytes_read"],
         quantized_share=counts["quantized_share"] if is_quantized else None,

@@ -151,6 +151,7 @@ class Model(Protocol):
 
     def forget_caches(self) -> None:
         """Have the next `generate` run as in a process that has generated nothing yet. Default: nothing is kept."""
+        return
 
     def close(self) -> None:
         """Release the weights. The model can't run afterwards. Default: they go with the object."""

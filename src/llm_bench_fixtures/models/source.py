@@ -88,6 +88,11 @@ class ModelSource:
         return STORED_DTYPES.get(found.pop(), "") if len(found) == 1 else ""
 
     @property
+    def model_type(self) -> str:
+        """Name that transformers has for the architecture."""
+        return str(self.load_config().model_type)
+
+    @property
     def label(self) -> str:
         return f"{self.name} (random weights)" if self.random_weights else self.name
 

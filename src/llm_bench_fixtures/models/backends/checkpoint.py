@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, reason_of
+from llm_bench_fixtures.models import weights
 from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import bnb_layers
@@ -23,14 +24,6 @@ from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quant
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
-from llm_bench_fixtures.models.weights import (
-    fault_in,
-    is_packed,
-    lesser_share,
-    storage_bytes,
-    unmap,
-    weight_tensors,
-)
 from llm_bench_fixtures.options.parsers import LoadFormat
 
 if TYPE_CHECKING:
@@ -116,7 +109,7 @@ def load(request: LoadRequest) -> TransformersModel:
         scales=bnb_layers.scales_of(module),
         quantized_share=share,
     )
-    buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
+    buffers = weights.storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
     read, most = model.facts.weight_bytes_read, model.facts.weight_bytes_most
     model.facts = replace(
         model.facts,
@@ -158,12 +151,12 @@ def _use_once(module: Any, stored: StoredQuantization, device: Device) -> None:
 
     if stored.method == "bitsandbytes" and bnb_layers.repacks_on(device):
         bnb_layers.repack(module)
-        unmap(bnb_layers.other_weights(module))
+        weights.unmap(bnb_layers.other_weights(module))
         return
     one = torch.ones(1, 1, dtype=torch.int64, device=device.name)
     with torch.inference_mode():
         module(input_ids=one, attention_mask=one, use_cache=False)
-    fault_in(weight_tensors(module))
+    weights.fault_in(weights.weight_tensors(module))
 
 
 def _quantized_layers(module: torch.nn.Module) -> list[Any]:
@@ -175,7 +168,7 @@ def _quantized_layers(module: torch.nn.Module) -> list[Any]:
 
     linear = [part for part in module.modules() if hasattr(part, "in_features") and hasattr(part, "out_features")]
     largest = {layer: max((one for _, one in _tensors_of(layer)), key=torch.numel, default=None) for layer in linear}
-    return [layer for layer, tensor in largest.items() if tensor is not None and is_packed(tensor)]
+    return [layer for layer, tensor in largest.items() if tensor is not None and weights.is_packed(tensor)]
 
 
 def _tensors_of(layer: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -187,7 +180,7 @@ def _share(module: torch.nn.Module, layers: list[Any]) -> float | None:
     """Share of all weights that are in those layers; None where transformers has unpacked them."""
     packed = {id(tensor) for layer in layers for name, tensor in _tensors_of(layer) if name != "bias"}
     inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
-    outside = sum(weight.numel() for weight in weight_tensors(module) if id(weight) not in packed)
+    outside = sum(weight.numel() for weight in weights.weight_tensors(module) if id(weight) not in packed)
     return inside / (inside + outside) if layers else None
 
 
@@ -218,7 +211,7 @@ def _label(
         return f"{stored}, unpacked by transformers to {rest.label}"
     classes = ", ".join(sorted({type(layer).__name__ for layer in layers}))
     how = f"computes in {compute.label}" if compute else f"{rest.label} elsewhere"
-    return f"{stored} ({classes}){lesser_share(share)}, {how}"
+    return f"{stored} ({classes}){weights.lesser_share(share)}, {how}"
 
 
 BACKEND = Backend(

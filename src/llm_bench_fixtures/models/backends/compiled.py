@@ -79,7 +79,7 @@ def load(request: LoadRequest) -> CompiledModel:
     the compiled one computes something else."""
     plain = torch_backend.load_source_model(request)
     if CacheKind.STATIC not in plain.facts.cache_kinds:
-        raise BackendUnavailable(f"transformers has no static cache for {_architecture(request)} models")
+        raise BackendUnavailable(f"transformers has no static cache for {request.source.model_type} models")
     model = CompiledModel(**vars(plain), compile_config=_compile_config(request))
     model.running = refusing_endless_compiling
     compile_s, note = _compile(request, model)
@@ -156,12 +156,8 @@ def _unavailable_where_it_fails(request: LoadRequest) -> Iterator[None]:
     try:
         yield
     except (TorchDynamoException, InductorError, CppCompileError) as error:
-        what = f"torch.compile can't compile {_architecture(request)} models"
+        what = f"torch.compile can't compile {request.source.model_type} models"
         raise BackendUnavailable(f"{what}: {type(error).__name__}: {first_line(error)}") from error
-
-
-def _architecture(request: LoadRequest) -> str:
-    return str(request.source.load_config().model_type)
 
 
 def _storage(variant: Variant, device: Device) -> Storage:

@@ -44,7 +44,7 @@ VARIANTS = (
 COMPUTE_TYPES = {None: "float32", "int8": "int8_float32"}  # by quantization
 WEIGHTS_FILE = "model.bin"
 LIBRARIES = ("torch", "transformers", "ctranslate2")
-COUNTS = ("weight_bytes_read", "quantized_share")
+COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 FLOAT32 = "float32"
 TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # a pass looks up some rows of these
 STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
@@ -69,13 +69,8 @@ def load(request: LoadRequest) -> Ct2Model:
     artifact = convert(request, wanted)
     before_bytes = resident_at_rest(request.device)
     generator = open_generator(artifact.folder, wanted)
-    facts = conversion.converted_facts(
-        request,
-        (artifact,),
-        before_bytes,
-        label=f"CTranslate2 {generator.compute_type}",
-        weight_bytes=(artifact.folder / WEIGHTS_FILE).stat().st_size,
-    )
+    named = f"CTranslate2 {generator.compute_type}"
+    facts = conversion.converted_facts(request, (artifact,), before_bytes, label=named)
     longest = longest_prompt(request.source.load_config())
     facts = replace(facts, context_length=min(facts.context_length, longest))
     return Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
@@ -96,14 +91,14 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
     """
     if compute_type != FLOAT32:
         convert(request, FLOAT32)
-    name, model_type = request.source.name, request.source.load_config().model_type
+    name, model_type = request.source.name, request.source.model_type
     key: Key = {**conversion.key_of(request, LIBRARIES, COUNTS), "weights": compute_type}
 
     def build(folder: Path) -> None:
         converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")
         with converting, conversion.unavailable_where_it_fails(f"CTranslate2 can't convert {model_type} models"):
             variables, trial = _convert(request, folder, compute_type)
-            conversion.write_counts(folder, counts_of(variables))
+            conversion.write_counts(folder, counts_of(variables, (folder / WEIGHTS_FILE).stat().st_size))
         with conversion.unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
             _try(folder, compute_type, trial)
 
@@ -147,25 +142,16 @@ def longest_prompt(config: Any) -> int:
 
 
 def _try(folder: Path, compute_type: str, trial: conversion.TextTrial) -> None:
-    """Two tokens generated for two rows, and the trial's texts: in float32 compared, else only run.
-
-    Raises AnotherModel, and what the library raises.
-    """
+    """Two tokens generated for two rows, and in float32 the trial. Raises AnotherModel, and what the library raises."""
     import torch
 
     generator = open_generator(folder, compute_type)
     generator.generate_batch([["1", "2"], ["1", "2", "3"]], max_length=2, end_token=[], include_prompt_in_result=False)
-
-    def run(ids: torch.Tensor) -> torch.Tensor:
-        return forward(generator, ids, torch.tensor([ids.shape[1]]))
-
     if compute_type == FLOAT32:
-        trial.check("CTranslate2's conversion", run)
-    else:
-        run(trial.texts[0][0])
+        trial.check("CTranslate2's conversion", lambda ids: forward(generator, ids, torch.tensor([ids.shape[1]])))
 
 
-def counts_of(variables: Mapping[str, Any]) -> dict[str, float]:
+def counts_of(variables: Mapping[str, Any], weight_bytes: int) -> dict[str, float]:
     """COUNTS of a converted model. variables: its tensors by name; of an alias, the name of what it is the same as."""
     tensors = {name: tensor for name, tensor in variables.items() if not isinstance(tensor, str)}
     shared = {alias for alias in variables.values() if isinstance(alias, str)}
@@ -173,7 +159,7 @@ def counts_of(variables: Mapping[str, Any]) -> dict[str, float]:
     counts = {name: tensor.numpy().size for name, tensor in tensors.items()}
     in_8_bits = sum(counts[name] for name, tensor in tensors.items() if tensor.dtype == "int8" and tensor.shape)
     read = sum(tensor.num_bytes() for name, tensor in tensors.items() if name not in looked_up)
-    return dict(zip(COUNTS, (read, in_8_bits / max(sum(counts.values()), 1)), strict=True))
+    return dict(zip(COUNTS, (weight_bytes, read, in_8_bits / max(sum(counts.values()), 1)), strict=True))
 
 
 def open_generator(folder: Path, compute_type: str) -> Any:

@@ -223,9 +223,6 @@ class EndpointModel(Model):
             return Reply(sent_s, failure="the server ended the text before its first token")
         return Reply(sent_s, times[0], times[-1], answer.tokens, answer.prompt_tokens, answer.cached_tokens)
 
-    def forget_caches(self) -> None:
-        """Each request asks for no cache of others."""
-
     def close(self) -> None:
         self._runner.run(self._client.close())
         self._runner.close()

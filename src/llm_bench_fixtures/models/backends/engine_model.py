@@ -79,9 +79,6 @@ class EngineModel(Model):
         output = _joined(input_ids, self.continued(Batch(input_ids, attention_mask), new_tokens, None, shown))
         return output, torch.stack(shown, dim=1)
 
-    def forget_caches(self) -> None:
-        """As `Model.forget_caches`; by default an engine keeps none."""
-
     def close(self) -> None:
         self.engine = None
 

@@ -79,9 +79,8 @@ def load(request: LoadRequest) -> LlamaCppModel:
     before_bytes = resident_at_rest(request.device)
     folder = made[-1].folder
     engine = open_model(folder / FILE, request.source.load_config().get_text_config().vocab_size)
-    counts = conversion.read_counts(folder)
-    named = label(request.variant, counts["other_blocks"])
-    facts = conversion.converted_facts(request, made, before_bytes, label=named, weight_bytes=counts["weight_bytes"])
+    named = label(request.variant, conversion.read_counts(folder)["other_blocks"])
+    facts = conversion.converted_facts(request, made, before_bytes, label=named)
     return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 

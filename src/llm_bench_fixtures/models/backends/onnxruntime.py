@@ -19,13 +19,7 @@ from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
-from llm_bench_fixtures.models.backends.optimum_models import (
-    NEEDS_TRANSFORMERS_4,
-    TASK,
-    check_exportable,
-    plain_embedding,
-    try_converted,
-)
+from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device, processor_flags, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
@@ -101,7 +95,7 @@ def prepare(request: LoadRequest) -> None:
     importlib.import_module("optimum.onnxruntime")
     # optimum sets its own level when first imported, past quiet_libraries
     importlib.import_module("optimum.utils.logging").set_verbosity_error()
-    check_exportable(request.source.load_config().model_type, "ONNX")
+    optimum_models.check_exportable(request.source.model_type, "ONNX")
 
 
 def load(request: LoadRequest) -> graphs.OnnxModel:
@@ -126,7 +120,7 @@ def export(request: LoadRequest) -> Artifact:
 
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
-        failing = f"{graphs.EXPORTED_BY} can't export {_architecture(request)} models to ONNX"
+        failing = f"{graphs.EXPORTED_BY} can't export {request.source.model_type} models to ONNX"
         with exporting, conversion.unavailable_where_it_fails(failing):
             trial = _export(request, folder)
             graphs.count_weights(folder)
@@ -148,19 +142,15 @@ def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     else:
         from optimum.exporters.onnx import onnx_export_from_model
 
-        with plain_embedding(module):
-            onnx_export_from_model(module, folder, task=TASK, do_validation=False)
+        with optimum_models.plain_embedding(module):
+            onnx_export_from_model(module, folder, task=optimum_models.TASK, do_validation=False)
     return trial
-
-
-def _architecture(request: LoadRequest) -> str:
-    return str(request.source.load_config().model_type)
 
 
 def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None) -> None:
     """Try the graph in the folder, as `try_converted` does. What is raised says all of what fails."""
     open_quietly = partial(graphs.open_model, folder, request.device, log_severity=graphs.FATAL_ERRORS)
-    try_converted(request, "ONNX Runtime", open_quietly, trial)
+    optimum_models.try_converted(request, "ONNX Runtime", open_quietly, trial)
 
 
 def instruction_set() -> str:
@@ -215,7 +205,7 @@ def _quantize(request: LoadRequest, source: Path, target: Path, ranges: Any = No
     Raises BackendUnavailable where the quantized graph can't be made or run.
     """
     size = sum(path.stat().st_size for path in source.glob("*.onnx*"))
-    with conversion.unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
+    with conversion.unavailable_where_it_fails(f"ONNX Runtime can't quantize {request.source.model_type} models"):
         graph = quantized(graphs.only_graph(source), ranges)
         graph.save_model_to_file(str(target / "model_quantized.onnx"), size > graphs.ONE_FILE_LIMIT_BYTES)
         for settings in source.glob("*config.json"):
@@ -264,7 +254,7 @@ BACKEND = Backend(
     devices=("cpu", "cuda"),
     modules=(*(graphs.EXPORTER if graphs.USES_EXPORTER else graphs.OPTIMUM), "onnxruntime"),
     extra="onnxruntime",
-    extra_note=f"{NEEDS_TRANSFORMERS_4}; under transformers 5 take [onnxruntime-transformers5]",
+    extra_note=f"{optimum_models.NEEDS_TRANSFORMERS_4}; under transformers 5 take [onnxruntime-transformers5]",
     imports=("onnxruntime", graphs.GENERATION) if graphs.USES_EXPORTER else ("optimum.onnxruntime",),
     environment=NO_TELEMETRY,
     storage=lambda variant, _: STORED[variant.quantization],

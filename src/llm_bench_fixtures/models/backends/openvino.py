@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.backends.optimum_models import (
-    NEEDS_TRANSFORMERS_4,
-    TASK,
-    HoardingModel,
-    check_exportable,
-    try_converted,
-)
+from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
@@ -61,7 +55,7 @@ VARIANTS = (
 
 WEIGHTS_FILE = "openvino_model.bin"
 GRAPH_FILE = "openvino_model.xml"
-COUNTS = ("weight_bytes_read", "quantized_share")
+COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 FEWER_BITS = frozenset({"u8", "i8", "u4", "i4"})
 FLOATS = {"f32": Precision.FLOAT32, "f16": Precision.FLOAT16, "bf16": Precision.BFLOAT16}  # as OpenVINO names them
 PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
@@ -83,7 +77,7 @@ STORED = {
 
 def prepare(request: LoadRequest) -> None:
     import_silently()
-    check_exportable(request.source.load_config().model_type, "OpenVINO")
+    optimum_models.check_exportable(request.source.model_type, "OpenVINO")
 
 
 def load(request: LoadRequest) -> OpenVinoModel:
@@ -95,13 +89,8 @@ def load(request: LoadRequest) -> OpenVinoModel:
     folder = made[-1].folder
     module = open_model(folder, is_float32=quantization is None)
     chosen = chosen_by(module, is_float32=quantization is None)
-    facts = conversion.converted_facts(
-        request,
-        made,
-        before_bytes,
-        label=f"OpenVINO {quantization or 'float32'} weights ({chosen.label})",
-        weight_bytes=(folder / WEIGHTS_FILE).stat().st_size,
-    )
+    named = f"OpenVINO {quantization or 'float32'} weights ({chosen.label})"
+    facts = conversion.converted_facts(request, made, before_bytes, label=named)
     facts = replace(facts, compute=chosen.compute, tolerance=tolerance_of(chosen.compute))
     return OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
@@ -135,13 +124,14 @@ def _silence() -> Iterator[None]:
 
 def export(request: LoadRequest) -> Artifact:
     """The source's model as a graph that holds its cache. Raises BackendUnavailable where it can't be made or run."""
-    name, model_type = request.source.name, request.source.load_config().model_type
+    name, model_type = request.source.name, request.source.model_type
 
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {name} to OpenVINO")
         with exporting, conversion.unavailable_where_it_fails(f"Optimum can't export {model_type} models to OpenVINO"):
             trial = _export(request, folder)
-        _finish(request, folder, trial)
+            count_weights(folder)
+        optimum_models.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=True), trial)
 
     return request.store.get("openvino-export", conversion.key_of(request, LIBRARIES, COUNTS), build)
 
@@ -154,20 +144,21 @@ def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     module = load_float32(request)
     trial = conversion.TextTrial.of(module)
     with _silence():
-        export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
+        export_from_model(module, folder, task=optimum_models.TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
     return trial
 
 
 def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Artifact:
     """The exported graph with weights in fewer bits. Raises BackendUnavailable where it can't be made or run."""
-    name, model_type = request.source.name, request.source.load_config().model_type
+    name, model_type = request.source.name, request.source.model_type
     key: Key = {**conversion.key_of(request, LIBRARIES, COUNTS), "config": str(QUANTIZATIONS[quantization])}
 
     def build(folder: Path) -> None:
         quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to {quantization} for OpenVINO")
         with quantizing, conversion.unavailable_where_it_fails(f"OpenVINO can't quantize {model_type} models"):
             _quantize(exported.folder, folder, quantization)
-        _finish(request, folder)
+            count_weights(folder)
+        optimum_models.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=False))
 
     return request.store.get(f"openvino-{quantization}", key, build)
 
@@ -182,16 +173,7 @@ def _quantize(source: Path, target: Path, quantization: str) -> None:
         module.save_pretrained(target)
 
 
-def _finish(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None) -> None:
-    """Count the weights of the graph in the folder, and try it, so that one that doesn't run isn't kept.
-
-    trial: of one in float32. Raises AnotherModel where it fails that.
-    """
-    count_weights(folder)
-    try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=trial is not None), trial)
-
-
-class OpenVinoModel(HoardingModel):
+class OpenVinoModel(optimum_models.HoardingModel):
     """One of Optimum's models, whose request keeps the memory that its runs took."""
 
     def give_back(self) -> None:
@@ -281,7 +263,8 @@ def count_weights(folder: Path) -> None:
     import openvino
 
     graph = openvino.Core().read_model(folder / GRAPH_FILE)
-    conversion.write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True)))
+    counts = ((folder / WEIGHTS_FILE).stat().st_size, weight_bytes_read(graph), quantized_share(graph))
+    conversion.write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
 
 
 def weight_bytes_read(graph: Any) -> int:
@@ -324,7 +307,7 @@ BACKEND = Backend(
     chosen=Chosen.INSTALLED,
     modules=("optimum", "optimum.intel", "openvino", "nncf"),
     extra="openvino",
-    extra_note=NEEDS_TRANSFORMERS_4,
+    extra_note=optimum_models.NEEDS_TRANSFORMERS_4,
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),

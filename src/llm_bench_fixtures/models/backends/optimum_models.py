@@ -67,8 +67,7 @@ def try_converted(
     """
     import torch
 
-    kind = request.source.load_config().model_type
-    with unavailable_where_it_fails(f"{engine} doesn't run {kind} models as converted"):
+    with unavailable_where_it_fails(f"{engine} doesn't run {request.source.model_type} models as converted"):
         module = open_module()
         prepare_for_greedy(module, request.source.load_tokenizer())
         ids = torch.ones(2, 3, dtype=torch.int64, device=request.device.name)

@@ -81,7 +81,7 @@ def load(request: LoadRequest) -> TransformersModel:
         quantized_share=share,
         notes=notes,
     )
-    model.running = functools.partial(_unavailable_where_refused, request.source.load_config().model_type)
+    model.running = functools.partial(_unavailable_where_refused, request.source.model_type)
     return model
 
 
