@@ -104,7 +104,7 @@ class ArtifactStore:
         else:
             note = f"{kind} made in this run" + (f"; the cached one was damaged: {damage}" if damage else "")
         manifest = _manifest_of(folder)
-        return Artifact(folder, reused=damage is None, note=note, made_s=manifest and manifest.made_s)
+        return Artifact(folder, reused=damage is None, note=note, made_s=manifest.made_s if manifest else None)
 
     def workspace(self, kind: str, key: Key) -> Path:
         """The folder for `key` that a library keeps a cache of its own in, made where there is none.

@@ -80,7 +80,8 @@ class ModelHandle(ABC):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's own."""
-        return self.call(attrgetter("tokenizer"))
+        own: Tokenizer = self.call(attrgetter("tokenizer"))
+        return own
 
     @cached_property
     def prompts(self) -> Prompts:

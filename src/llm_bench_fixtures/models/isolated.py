@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from llm_bench_fixtures.models.artifacts import ArtifactStore, Key
+from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
@@ -148,8 +148,7 @@ def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts
     torch.set_num_threads(assignment.threads)
     source = assignment.source
     made_for = assignment.variant.threads_of or assignment.variant.id
-    maker: Key = {"variant": made_for, "model": source.identity, "weights": source.weights}
-    store = ArtifactStore(assignment.cache_dir, progress, maker)
+    store = ArtifactStore(assignment.cache_dir, progress, Maker(made_for, source.identity, source.weights))
     given = assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress
     request = LoadRequest(*given, assignment.offload)
     with giving_freed_memory_back():
