@@ -88,8 +88,7 @@ def machine_slowdown(head_probe_s: Probe, base_probe_s: Probe) -> float | None:
 def mean_slowdown(probes: Iterable[tuple[Probe, Probe]]) -> float | None:
     """Geometric mean over the tests that have the probe on both sides; None where there is none. probes: of each test,
     those of the run and those of the baseline."""
-    found = [machine_slowdown(now_s, before_s) for now_s, before_s in probes]
-    known = [slowdown for slowdown in found if slowdown is not None]
+    known = [slowdown for now_s, before_s in probes if (slowdown := machine_slowdown(now_s, before_s)) is not None]
     return statistics.geometric_mean(known) if known else None
 
 
@@ -138,15 +137,10 @@ def quality_margin(metric: Metric, before: VariantResult, after: VariantResult) 
         return paired_margin(before.loss_blocks, after.loss_blocks)
     if metric.name in before.item_blocks and metric.name in after.item_blocks:
         difference = paired_margin(before.item_blocks[metric.name], after.item_blocks[metric.name])
-        return _as_log_ratio(difference, metric, before, after)
-    if metric.name == "kld_mean":
-        errors = sum(one.quality.get("kld_error", 0.0) for one in (before, after))
-        return _as_log_ratio(errors, metric, before, after)
-    return 0.0
-
-
-def _as_log_ratio(difference: float, metric: Metric, before: VariantResult, after: VariantResult) -> float:
-    """The logarithm of the ratio that so large a difference makes of the smaller of two values; 0 for values of 0."""
+    elif metric.name == "kld_mean":
+        difference = sum(one.quality.get("kld_error", 0.0) for one in (before, after))
+    else:
+        return 0.0
     least = min(one.quality.get(metric.name, 0.0) for one in (before, after))
     return math.log1p(difference / least) if least > 0 else 0.0
 

@@ -78,9 +78,9 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
     if len(means) < LEAST_VARIANTS:
         means = {variant: replace(mean, process_variance=4 * PROCESS_DEVIATION**2) for variant, mean in means.items()}
     return SpeedupChanges(
-        {test: _of_test(pair, scatter, _confidence(len(tests))) for test, pair in tests.items()},
+        {test: _changed(pair.base.centre, pair.change, scatter, len(tests)) for test, pair in tests.items()},
         {
-            variant: _of_variant(judged[variant], mean, scatter, _confidence(len(means)))
+            variant: _changed(statistics.fmean(pair.base.centre for pair in judged[variant]), mean, scatter, len(means))
             for variant, mean in means.items()
         },
     )
@@ -89,11 +89,6 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
 def beyond(rule: Tolerance, margin: float) -> float:
     """The margin of a change that is judged by how far its interval lies beyond the rule's tolerance."""
     return margin + math.log1p(rule.relative)
-
-
-def _confidence(comparisons: int) -> float:
-    """Confidence of each comparison of one level."""
-    return 1 - ALARMS / 2 / max(comparisons, 1)
 
 
 def _mean_change(tests: Sequence[_Pair]) -> LogRatio:
@@ -108,13 +103,8 @@ def _scatter(changes: Sequence[float]) -> LogRatio:
     return LogRatio(0.0, deviation, max(len(changes) - 1, 1))
 
 
-def _of_test(pair: _Pair, scatter: LogRatio, confidence: float) -> SpeedupChange:
-    margin = math.hypot(pair.change.margin(confidence), scatter.margin(confidence))
-    return SpeedupChange(math.exp(pair.base.centre), math.exp(pair.head.centre), margin)
-
-
-def _of_variant(tests: Sequence[_Pair], change: LogRatio, scatter: LogRatio, confidence: float) -> SpeedupChange:
-    """The geometric mean of the baseline's speed-ups, and that times the change."""
-    base = statistics.fmean(pair.base.centre for pair in tests)
+def _changed(base: float, change: LogRatio, scatter: LogRatio, comparisons: int) -> SpeedupChange:
+    """base: the logarithm of the baseline's speed-up. comparisons: how many are made at this level."""
+    confidence = 1 - ALARMS / 2 / comparisons
     margin = math.hypot(change.margin(confidence), scatter.margin(confidence))
     return SpeedupChange(math.exp(base), math.exp(base + change.centre), margin)
