@@ -41,13 +41,13 @@ def label_points(figure: Figure, axis: Axes, labelled: Sequence[tuple[spec.Serie
             arrowprops={**LEADER, "color": series.look.colour, "shrinkA": 0, "shrinkB": 0},
             zorder=1.5,  # so that the line ends beneath the marker
         )
-        middle, half = axis.transData.transform(point), Text.get_window_extent(note).size / 2  # without the line
-        box = Bbox([middle - half, middle + half])
+        (x, y), size = axis.transData.transform(point), Text.get_window_extent(note)  # without the line
+        box = Bbox.from_bounds(x - size.width / 2, y - size.height / 2, size.width, size.height)
         moves = list(_moves(box, pixels))
         free = (move for move in moves if _is_free(box.translated(*move), frame, taken))
-        x, y = next(free, moves[0])
-        note.set_position((x / pixels, y / pixels))
-        taken.append(box.translated(x, y))
+        across, up = next(free, moves[0])
+        note.set_position((across / pixels, up / pixels))
+        taken.append(box.translated(across, up))
 
 
 def _boxes(axis: Axes, series: spec.Series, pixels: float) -> Iterator[BboxBase]:
