@@ -17,7 +17,6 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
-from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.results.roofline import PhaseWork, decode_work, prefill_work
 
@@ -35,8 +34,11 @@ MIXTURE = (
 
 def phases_chart(findings: Findings) -> spec.Chart | None:
     """A bar a variant; None where no variant's tokens were timed."""
-    seconds = {variant: (_prefill_s(one), _decode_s(one) or 0.0) for variant, one in findings.common.items()}
-    known = {variant: (prefill, decode) for variant, (prefill, decode) in seconds.items() if prefill}
+    known = {
+        variant: (prefill_s, _decode_s(record) or 0.0)
+        for variant, record in findings.common.items()
+        if (prefill_s := _prefill_s(record))
+    }
     if not known:
         return None
     looks = looks_of(findings.run)
@@ -82,12 +84,11 @@ class RooflinePoint:
 
 def roofline_chart(findings: Findings) -> spec.Chart | None:
     """None where the machine's limits, or the work, are not known."""
-    provenance = findings.run.provenance
-    phases = list(_phases(findings)) if provenance.read_bytes_per_s and provenance.matmul_flops_per_s else []
-    if not phases:
+    ceilings, bandwidth = findings.run.provenance.matmul_flops_per_s, findings.run.provenance.read_bytes_per_s
+    phases = list(_phases(findings))
+    if not (phases and ceilings and bandwidth):
         return None
-    ceilings, bandwidth = provenance.matmul_flops_per_s, provenance.read_bytes_per_s or 1.0
-    x, y = _axes(phases, provenance)
+    x, y = _axes(phases, bandwidth, max(ceilings.values()))
     looks, (left, right) = looks_of(findings.run), x.ends
     return spec.Chart(
         name="roofline",
@@ -100,7 +101,7 @@ def roofline_chart(findings: Findings) -> spec.Chart | None:
         x=x,
         y=y,
         lines=tuple(_roof(bandwidth, ceiling, left, right) for ceiling in ceilings.values()),
-        texts=(*_ceiling_names(ceilings, right), _slope_name(bandwidth, left, y.ends[0], min(ceilings.values()))),
+        texts=tuple(_names(bandwidth, ceilings, x, y)),
         series=tuple(_series(phase, looks[phase.variant]) for phase in phases),
         height=420,
     )
@@ -134,13 +135,11 @@ def own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
     return min(variant.matmul_flops_per_s, variant.read_bytes_per_s * work.intensity)
 
 
-def _axes(phases: Sequence[RooflinePoint], provenance: Provenance) -> tuple[spec.Axis, spec.Axis]:
-    """Axes with room around the points and below the ceilings."""
-    highest = max(provenance.matmul_flops_per_s.values())
+def _axes(phases: Sequence[RooflinePoint], bandwidth: float, highest: float) -> tuple[spec.Axis, spec.Axis]:
+    """Axes with room around the points and the ceilings. highest: the highest ceiling."""
     intensities = [phase.work.intensity for phase in phases]
-    ridge = highest / (provenance.read_bytes_per_s or 1.0)
     lowest = min(phase.work.flops_per_s for phase in phases)
-    across = (min(intensities) / ROOM, max(*intensities, ridge) * ROOM)
+    across = (min(intensities) / ROOM, max(*intensities, highest / bandwidth) * ROOM)
     up = (lowest / ROOM / GIGA, highest * ROOM / GIGA)
     return spec.Axis("operations per byte read", across, is_log=True), spec.Axis("GFLOP/s", up, is_log=True)
 
@@ -149,16 +148,13 @@ def _roof(bandwidth: float, ceiling: float, left: float, right: float) -> spec.L
     return spec.Line(tuple((x, min(ceiling, bandwidth * x) / GIGA) for x in (left, ceiling / bandwidth, right)))
 
 
-def _ceiling_names(ceilings: Mapping[str, float], right: float) -> Iterator[spec.Text]:
+def _names(bandwidth: float, ceilings: Mapping[str, float], x: spec.Axis, y: spec.Axis) -> Iterator[spec.Text]:
+    """Each ceiling's at its right end, and the slope's above the middle of its visible part."""
     for dtype, ceiling in ceilings.items():
-        name = f"{dtype}: {three_digits(ceiling / GIGA)} GFLOP/s"
-        yield spec.Text(name, right, ceiling / GIGA, is_right=True)
-
-
-def _slope_name(bandwidth: float, left: float, lowest_gflops: float, ceiling: float) -> spec.Text:
-    """Above the middle of the slope's visible part."""
-    middle = math.sqrt(max(left, lowest_gflops * GIGA / bandwidth) * ceiling / bandwidth)
-    return spec.Text(f"memory: {three_digits(bandwidth / GIGA)} GB/s", middle, bandwidth * middle / GIGA, is_right=True)
+        yield spec.Text(f"{dtype}: {three_digits(ceiling / GIGA)} GFLOP/s", x.ends[1], ceiling / GIGA, is_right=True)
+    start = max(x.ends[0], y.ends[0] * GIGA / bandwidth)
+    middle = math.sqrt(start * min(ceilings.values()) / bandwidth)
+    yield spec.Text(f"memory: {three_digits(bandwidth / GIGA)} GB/s", middle, bandwidth * middle / GIGA, is_right=True)
 
 
 def _series(phase: RooflinePoint, look: spec.Look) -> spec.Series:

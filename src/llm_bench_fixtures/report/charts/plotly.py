@@ -60,7 +60,7 @@ def hover(title: str, facts: spec.Facts) -> str:
 
 
 def _axis(axis: spec.Axis, *, can_zoom: bool) -> Json:
-    return {
+    drawn: Json = {
         "title": {"text": escaped(axis.title), "standoff": 10},
         "type": "log" if axis.is_log else "linear",
         "showgrid": axis.has_grid,
@@ -68,15 +68,13 @@ def _axis(axis: spec.Axis, *, can_zoom: bool) -> Json:
         "zeroline": False,
         "ticksuffix": axis.suffix,
         "range": [math.log10(end) if axis.is_log else end for end in axis.ends],
-        **({"dtick": 1} if axis.is_log and not axis.ticks else {}),
-        **_ticks(axis),
     }
-
-
-def _ticks(axis: spec.Axis) -> Json:
-    if not axis.ticks:
-        return {}
-    return {"tickvals": [at for at, _ in axis.ticks], "ticktext": [escaped(spec.short(text)) for _, text in axis.ticks]}
+    if axis.ticks:
+        drawn["tickvals"] = [at for at, _ in axis.ticks]
+        drawn["ticktext"] = [escaped(spec.short(text)) for _, text in axis.ticks]
+    elif axis.is_log:
+        drawn["dtick"] = 1
+    return drawn
 
 
 def _key(key: tuple[str, spec.Look]) -> Json:
@@ -106,9 +104,7 @@ def _series(series: spec.Series) -> Json:
     drawn: Json = {
         "type": "scatter",
         "mode": "+".join(filter(None, modes)),
-        "name": escaped(series.variant),
-        "meta": readable(series.variant),
-        "showlegend": False,
+        **_about(series.variant),
         "x": [point.x.value for point in points],
         "y": [point.y.value for point in points],
         **_error_bars("error_x", [point.x for point in points], look.colour),
@@ -134,6 +130,11 @@ def _series(series: spec.Series) -> Json:
     return drawn
 
 
+def _about(variant: str) -> Json:
+    """A trace's variant, which the page's filter goes by."""
+    return {"name": escaped(variant), "meta": readable(variant), "showlegend": False}
+
+
 def _error_bars(name: str, estimates: Sequence[spec.Estimate], colour: str) -> Json:
     if all(one.is_exact for one in estimates):
         return {}
@@ -146,9 +147,7 @@ def _bar(bar: spec.Bar) -> Json:
     return {
         "type": "bar",
         "orientation": "h",
-        "name": escaped(bar.variant),
-        "meta": readable(bar.variant),
-        "showlegend": False,
+        **_about(bar.variant),
         "base": [bar.start],
         "x": [bar.length.value],
         "y": [bar.row],

@@ -8,6 +8,7 @@ three to one both on white and on the page's dark ground.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ PANELS = ((Aspect.LATENCY, LATENCY), (Aspect.SPEEDUP, SPEEDUP))
 
 def looks_of(run: Run) -> dict[str, spec.Look]:
     """Colour, marker and dash of each variant."""
-    colours = _colours(run)
+    others = dict.fromkeys(variant.backend for variant in run.variants if variant.backend not in COLOURS)
+    colours = COLOURS | dict(zip(others, itertools.cycle(OTHER_COLOURS), strict=False))
     met: Counter[str] = Counter()
     looks = {}
     for variant in run.variants:
@@ -63,13 +65,6 @@ def numbered_looks(count: int) -> list[spec.Look]:
         )
         for place in range(count)
     ]
-
-
-def _colours(run: Run) -> dict[str, str]:
-    """Colours by backend."""
-    others = dict.fromkeys(variant.backend for variant in run.variants if variant.backend not in COLOURS)
-    own = {backend: OTHER_COLOURS[place % len(OTHER_COLOURS)] for place, backend in enumerate(others)}
-    return COLOURS | own
 
 
 def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | None:
@@ -215,20 +210,12 @@ def _metric_chart(
     """A row a variant. looks: of all runs, so that each looks the same in every chart."""
     variants = list(dict.fromkeys(name for estimates in found.values() for name in estimates))
     places = {label: RUNS_SPREAD * ((at + 0.5) / len(looks) - 0.5) for at, label in enumerate(looks)}
-    series = (
-        spec.Series(
-            name,
-            (
-                spec.Point(
-                    on_axis(one, metric), spec.exactly(variants.index(name) + places[label]), _facts(label, one, metric)
-                ),
-            ),
-            looks[label],
-            size=6.5,
-        )
-        for label, estimates in found.items()
-        for name, one in estimates.items()
-    )
+    series = []
+    for label, estimates in found.items():
+        for name, one in estimates.items():
+            place = spec.exactly(variants.index(name) + places[label])
+            facts = (("run", label), (metric.title, in_words(one, metric)))
+            series.append(spec.Series(name, (spec.Point(on_axis(one, metric), place, facts),), looks[label], size=6.5))
     ends = spec.ends_of(on_axis(one, metric) for estimates in found.values() for one in estimates.values())
     across = spec.padded(ends) if metric is SPEEDUP else (min(ends) / LOG_ROOM, max(ends) * LOG_ROOM)
     return spec.Chart(
@@ -242,7 +229,3 @@ def _metric_chart(
         keys=tuple((label, looks[label]) for label in found),
         height=AROUND_RUNS + RUNS_ROW * len(variants),
     )
-
-
-def _facts(label: str, estimate: spec.Estimate, metric: Metric) -> tuple[tuple[str, str], ...]:
-    return (("run", label), (metric.title, in_words(estimate, metric)))
