@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,9 +95,12 @@ def render_report(findings: Findings, plots: Sequence[Plot] = ()) -> str:
 def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any]:
     """Values that the template needs besides the findings."""
     run, summary, sections = findings.run, summary_section(findings), list(all_sections(findings))
-    terms = glossary(_heads([summary, *sections]), findings.metrics)
+    heads = (name for section in (summary, *sections) for name in section.table.names)
+    terms = glossary([*SHORT, *heads], findings.metrics)
     tradeoff, sweeps = tradeoff_chart(findings), list(sweep_charts(findings))
     tones = f"▴ measurably better, ▾ measurably worse than {run.reference}."
+    in_charts = (SUMMARY, MACHINE, *(sweep.scenario for sweep in SWEEPS))
+    beneath = [plot for plot in plots if plot.scenario not in in_charts]
     machine = [chart for chart in (phases_chart(findings), roofline_chart(findings)) if chart]
     return {
         "title": f"Text generation of {run.provenance.model}",
@@ -121,7 +124,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "texts": prompt_texts(run),
         "texts_note": not_asked_sentence(run),
         "scenarios": [(section.scenario, section.title) for section in sections if section.scenario],
-        "sections": [_explained(run, section, terms, _beneath(section, plots)) for section in (summary, *sections)],
+        "sections": [_explained(run, section, terms, beneath) for section in (summary, *sections)],
         "facts": [fact for fact in facts(run) if fact[0] != COMMAND],
         "command": repeat_command(run),
         "footnotes": list(footnotes(findings)),
@@ -145,30 +148,17 @@ def all_sections(findings: Findings) -> Iterator[Section]:
     yield from equivalence_sections(findings.run)
 
 
-def _heads(sections: Iterable[Section]) -> Iterator[str]:
-    yield from SHORT
-    for section in sections:
-        yield from section.table.names
-
-
 def _plots_of(scenario: str, plots: Sequence[Plot]) -> tuple[Plot, ...]:
     return tuple(plot for plot in plots if plot.scenario == scenario)
 
 
-def _beneath(section: Section, plots: Sequence[Plot]) -> tuple[Plot, ...]:
-    """The section's pictures, but for those of sweeps, which stand beside their charts."""
-    in_charts = {"", SUMMARY, *(sweep.scenario for sweep in SWEEPS)}
-    return () if section.scenario in in_charts else _plots_of(section.scenario, plots)
-
-
-def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: tuple[Plot, ...] = ()) -> PageTable:
-    """The section's table as the page shows it."""
+def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: Sequence[Plot] = ()) -> PageTable:
+    """The section's table as the page shows it. plots: the pictures that stand beneath tables."""
     shown = without_zeros(section.table)
     if section.scenario:
         shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
-    return PageTable(
-        section.title, unranked(shown, run), terms, note=section.note, scenario=section.scenario, plots=plots
-    )
+    own, name = _plots_of(section.scenario, plots), section.scenario
+    return PageTable(section.title, unranked(shown, run), terms, note=section.note, scenario=name, plots=own)
 
 
 def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:

@@ -49,16 +49,12 @@ _SPECIAL = str.maketrans(
 
 def render_latex(findings: Findings) -> str:
     """A `table` with a caption and a label, in the order of the run's variants."""
-    return "\n".join(_lines(findings)) + "\n"
-
-
-def _lines(findings: Findings) -> Iterator[str]:
     workload = describe_headline(findings) or "nothing was timed"
     table = _narrow(findings)
     origin = findings.run.provenance
     machine = f"{origin.hardware} ({count(origin.threads, 'thread')}, {origin.device})"
     caption = f"Text generation of {origin.model} on {machine}: {workload}."
-    yield from latex_table(table, caption, [*legend(table), *_what_ran(findings)])
+    return "\n".join(latex_table(table, caption, [*legend(table), *_what_ran(findings)])) + "\n"
 
 
 def _narrow(findings: Findings) -> Table:

@@ -40,7 +40,8 @@ def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) ->
         yield from ("", *_paragraphs([findings.changes.sentence], width))
     yield ""
     yield from _table(findings, width, paint)
-    yield from _list(_answer(findings), width)
+    of_picks = (note for one in findings.answer.recommendations for note in one.notes)
+    yield from _list((*of_picks, *findings.answer.untold), width)  # what the answer's lines leave out
     yield from _lists(findings, width)
     yield from _list(findings.answer.notes, width)
     yield from _list(findings.takeaways, width)
@@ -79,14 +80,6 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
     below = [variant for variant in variants if not variant.label or WHAT_RAN not in shown]
     yield from _paragraphs((f"{one.id}: {what_ran(findings, one)}" for one in below), width, indent="  ")
     yield from _paragraphs(legend(table, shown), width)
-
-
-def _answer(findings: Findings) -> Iterator[str]:
-    """What the answer's lines leave out: what ties, what would be better but for the limit, what is unknown."""
-    answer = findings.answer
-    for one in answer.recommendations:
-        yield from one.notes
-    yield from answer.untold
 
 
 def _lists(findings: Findings, width: int) -> Iterator[str]:
