@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FONT = "DejaVu Sans"  # matplotlib brings it along
 FONT_SIZE = 14
 SMALL = FONT_SIZE * 0.8
+CAPTION_SIZE = FONT_SIZE * 0.75
 WIDTHS = {1: 11.8}  # inches by the number of charts
 WIDTH = 13.3  # inches, as a slide has
 INCH = 70  # pixels of a chart on the page
@@ -86,7 +87,9 @@ def draw(picture: spec.Picture) -> Figure:
     height = max(chart.height for chart in charts) / INCH + AROUND
     figure = Figure(figsize=(WIDTHS.get(len(charts), WIDTH), height), layout="constrained")
     axes = list(figure.subplots(1, len(charts), squeeze=False)[0])
-    _caption(figure, picture.caption)
+    letters = int(figure.get_figwidth() * 72 / (CAPTION_SIZE * WIDE))  # that fit on a line
+    caption = textwrap.fill(drawable(picture.caption), letters)
+    figure.supxlabel(caption, x=0.01, ha="left", fontsize=CAPTION_SIZE, color=spec.SOFT)
     for axis, chart in zip(axes, charts, strict=True):
         _set_up(axis, chart, is_narrow=len(charts) > 2, has_names=axis is axes[0] or chart.y != charts[0].y)
         _draw(axis, chart)
@@ -96,12 +99,6 @@ def draw(picture: spec.Picture) -> Figure:
         if points := [one for one in named if not one[0].is_line]:
             label_points(figure, axis, points)
     return figure
-
-
-def _caption(figure: Figure, text: str) -> None:
-    size = FONT_SIZE * 0.75
-    width = int(figure.get_figwidth() * 72 / (size * WIDE))
-    figure.supxlabel(textwrap.fill(drawable(text), width), x=0.01, ha="left", fontsize=size, color=spec.SOFT)
 
 
 def _set_up(axis: Axes, chart: spec.Chart, *, is_narrow: bool, has_names: bool) -> None:

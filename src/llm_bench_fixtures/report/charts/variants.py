@@ -35,6 +35,7 @@ MARKERS = (
     ("triangle-down", "▼"), ("star", "★"),
 )  # fmt: skip
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+BEYOND = 1.15  # times the outermost case: where the axis of a sweep ends
 RUNS_ROW, AROUND_RUNS = 44, 120  # pixels of a row, and of what is around all of them, in a chart of several runs
 RUNS_SPREAD = 0.5  # share of a row over which the runs are apart
 LOG_ROOM = 1.3
@@ -118,9 +119,6 @@ def in_words(estimate: spec.Estimate, metric: Metric) -> str:
 
 def what_bars_are(metric: Metric) -> str:
     return "95 % interval" if metric is SPEEDUP else "quartiles of the rounds"
-
-
-BEYOND = 1.15  # times the outermost case: where the axis ends
 
 
 @dataclass(frozen=True)
