@@ -46,7 +46,7 @@ class FakeModel:
     trust_remote_code: bool = False
     dtype: Precision = Precision.FLOAT32
     attention: str = PLAIN
-    """By transformers' name; where the model can't run it, it is plain."""
+    """Attention implementation by transformers' name; where the model can't run it, it is plain."""
     knows_start: bool = field(default=False, kw_only=True)
     """Whether all positions are told as the first one, for code that looks at its value, which torch knows of a single
     number."""
