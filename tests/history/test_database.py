@@ -209,8 +209,7 @@ def test_no_more_headings_are_read_than_can_matter(history: Database, monkeypatc
 
 
 def test_nobody_who_reads_headings_keeps_a_transaction(history: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: a writer waited until whoever had asked for the newest runs was done with them. Pages of one run, then of
-    four."""
+    """Bug: a writer waited until whoever had asked for the newest runs was done with them."""
     monkeypatch.setattr("llm_bench_fixtures.history.database.PAGE", 1)
     monkeypatch.setattr("llm_bench_fixtures.history.sql.connections.WAIT_BUDGET_S", 0.01)
     reading = history.newest_first(pytest.fail)

@@ -79,7 +79,7 @@ class Database:
     ) -> Iterator[Heading]:
         import sqlalchemy as sa
 
-        runs, size = tables()["runs"].c, PAGE
+        runs = tables()["runs"].c
         query = self._runs()
         if before is not None:
             query = query.where(runs.started < before.replace(tzinfo=None))
@@ -88,12 +88,11 @@ class Database:
         older = query
         while True:
             with self._reading() as connection:  # ends before the caller has any
-                page = connection.execute(older.limit(size)).all()
+                page = connection.execute(older.limit(PAGE)).all()
             yield from self._headings(page, pass_over)
-            if len(page) < size:
+            if len(page) < PAGE:
                 return
             older = query.where(sa.tuple_(runs.started, runs.id) < sa.tuple_(page[-1].started, page[-1].id))
-            size *= 4
 
     def select(self, text: str, other_than: SavedAt | None = None) -> SavedAt:
         if not text:

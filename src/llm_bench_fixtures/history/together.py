@@ -31,10 +31,9 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
             yield f"another version of {name}: {versions[0]}, not {versions[1]}"
     if other_files := other_parts(first, other):
         yield f"other files of the model: {other_files}"
-    if other.prompts != first.prompts:
-        yield f"other prompts: {other.prompts or 'none'}, not {first.prompts or 'none'}"
-    if other.choices != first.choices:
-        yield f"other questions: {other.choices or 'none'}, not {first.choices or 'none'}"
+    for what, ours, theirs in (("prompts", other.prompts, first.prompts), ("questions", other.choices, first.choices)):
+        if ours != theirs:
+            yield f"other {what}: {ours or 'none'}, not {theirs or 'none'}"
     tasks = ({one.name: (one.digest, one.of, one.harness) for one in origin.tasks} for origin in (first, other))
     if other_tasks := _unlike(*tasks):
         yield f"other items, prompts or code of the task {', '.join(other_tasks)}"
@@ -73,15 +72,11 @@ def is_same_run(one: Run, other: Run) -> bool:
     return any(times and rounds[1].get(test) == times for test, times in rounds[0].items())
 
 
-def _apart(first: Run, other: Run) -> bool:
-    return any(True for _ in why_runs_apart(first, other))
-
-
 def grouped(runs: Sequence[Run]) -> list[list[int]]:
     """Which of the runs may be put together, by their places; each in the first group whose runs it may all join."""
     groups: list[list[int]] = []
     for place, run in enumerate(runs):
-        found = next((group for group in groups if not any(_apart(runs[one], run) for one in group)), None)
+        found = next((group for group in groups if not any(any(why_runs_apart(runs[one], run)) for one in group)), None)
         if found is None:
             groups.append([place])
         else:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.history.headings import Heading, PassOver, heading_of, readable
 from llm_bench_fixtures.history.saved import read_run_of
@@ -16,8 +14,6 @@ from llm_bench_fixtures.results.record import RecordHead
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.history.steps import Floats
-
-MetricsT = TypeVar("MetricsT", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -32,23 +28,16 @@ class Values:
 
 
 @dataclass(frozen=True)
-class _Record(RecordHead, Generic[MetricsT]):
-    metrics: MetricsT
+class _Record(RecordHead):
+    metrics: Mapping[str, float]
 
 
 def read_values(paths: Iterable[Path], metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
     """Values from the files that can be read, in their order; `pass_over` is called with each of the others."""
     import numpy as np
 
-    record: type[_Record[msgspec.Struct]] = _Record[_metrics_type(metrics)]  # type: ignore[assignment, misc]
-    for path, run in readable(paths, lambda path: read_run_of(path, record), pass_over):
-        values = [msgspec.structs.astuple(one.metrics) for one in run.records]
+    for path, run in readable(paths, lambda path: read_run_of(path, _Record), pass_over):
+        values = [[one.metrics.get(name, nan) for name in metrics] for one in run.records]
         shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
         benchmarks = tuple((one.test, one.variant) for one in run.records)
         yield Values(heading_of(path, run), benchmarks, shaped)
-
-
-def _metrics_type(metrics: Sequence[str]) -> type[msgspec.Struct]:
-    """A type of only those metrics that are followed, since the others are most of the file."""
-    names = {f"metric_{index}": name for index, name in enumerate(metrics)}
-    return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)

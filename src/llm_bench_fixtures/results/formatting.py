@@ -133,8 +133,7 @@ def five_digits(value: float) -> str:
 
 def format_change(ratio: float) -> str:
     """A ratio as a signed percentage: 1.013 is "+1.3 %"."""
-    percent = round((ratio - 1) * 100, 1) + 0.0  # no "-0.0"
-    return _signed(f"{percent:+.1f} %")
+    return _signed_percent(ratio, 1)
 
 
 def change_and_error(ratio: float, error: float) -> tuple[str, str]:
@@ -144,12 +143,12 @@ def change_and_error(ratio: float, error: float) -> tuple[str, str]:
     if error * 100 < 10**-MOST_DIGITS:
         return format_change(ratio), ""
     digits = min(max(-math.floor(math.log10(error * 100)), 1), MOST_DIGITS)
+    return _signed_percent(ratio, digits), f"{error * 100:.{digits}f} %"
+
+
+def _signed_percent(ratio: float, digits: int) -> str:
     percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
-    return _signed(f"{percent:+.{digits}f} %"), f"{error * 100:.{digits}f} %"
-
-
-def _signed(text: str) -> str:
-    return text.replace("-", MINUS)
+    return f"{percent:+.{digits}f} %".replace("-", MINUS)
 
 
 _WRITERS: dict[Notation, Callable[[float], str]] = {
