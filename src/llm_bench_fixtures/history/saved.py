@@ -109,14 +109,12 @@ def _decode_run(data: bytes, path: SavedAt, record: type[RecordT]) -> Run[Record
     """The run in either kind of file."""
     try:
         stored = storage.decode(data, _Stored[record], path)  # type: ignore[valid-type]
-        if stored.schema is not None or stored.benchmarks is None:
-            storage.check_schema(data, path)
+        if stored.llm_bench is None or stored.benchmarks is None:
+            _check_kind(data, path)
             return storage.decode(data, Run[record], path)  # type: ignore[valid-type]
     except DamagedResults:
         _check_kind(data, path)  # where that is the reason, it says more than which field is missing
         raise
-    if stored.llm_bench is None:
-        raise _without_benchmarks(path)
     storage.check_version(stored.llm_bench.version, path)
     measured = (benchmark.extra_info.llm_bench for benchmark in stored.benchmarks)
     records = (*(one for one in measured if one is not None), *stored.llm_bench.records)
@@ -132,13 +130,9 @@ def _check_kind(data: bytes, path: SavedAt) -> None:
     if head.schema is not None or head.benchmarks is None:
         storage.check_schema(data, path)
     elif head.llm_bench is None:
-        raise _without_benchmarks(path)
+        raise NotOurResults(f"{path} has no benchmarks that llm-bench-fixtures measured")
     else:
         storage.check_version(head.llm_bench.version, path)
-
-
-def _without_benchmarks(path: SavedAt) -> NotOurResults:
-    return NotOurResults(f"{path} has no benchmarks that llm-bench-fixtures measured")
 
 
 def to_stored(output_json: dict[str, Any], run: Run) -> None:
@@ -192,9 +186,8 @@ class _Benchmark(msgspec.Struct, Generic[RecordT], gc=False):
 
 
 class _Stored(msgspec.Struct, Generic[RecordT]):
-    """pytest-benchmark's file; of a results.json only `schema` is found."""
+    """pytest-benchmark's file; of a results.json nothing is found."""
 
-    schema: Any = None
     llm_bench: Run[RecordT] | None = None
     """The run, with only those records that became no benchmark."""
     benchmarks: Annotated[list[_Benchmark[RecordT]], msgspec.Meta(max_length=MOST_RECORDS)] | None = None
