@@ -22,7 +22,6 @@ from llm_bench_fixtures.paired import resolution
 from llm_bench_fixtures.report.judged.pair import resolution_lines
 
 HELP = "measure this machine's resolution: a version against itself"
-THRESHOLD = 0.0  # nothing is to be judged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = arguments.json or resolution.default_file()
     check_files(path)
-    plan = make_plan(arguments, threshold=THRESHOLD, grows=False)
+    plan = make_plan(arguments, threshold=0.0, grows=False)  # nothing is to be judged
     result = run_sides(arguments.version, arguments.version, plan)
     found = resolution.resolutions(result)
     say(resolution_lines(found, result, shutil.get_terminal_size().columns))

@@ -110,9 +110,8 @@ class WorkerProcess(Generic[S, R]):
                 self.kill()
                 raise WorkerDied(self._name, self._stopped)
 
-    def close(self, because: str = "") -> None:
-        """End it: it may end by itself, for FAREWELL_S. because: what later messages say of it, as in WorkerDied."""
-        self._stopped = because or self._stopped
+    def close(self) -> None:
+        """End it: it may end by itself, for FAREWELL_S."""
         self._wake()
         self._channel.close()
         if self._process.wait(FAREWELL_S) is None:
@@ -120,7 +119,7 @@ class WorkerProcess(Generic[S, R]):
             self._process.wait(KILLED_S)
 
     def end(self, because: str) -> None:
-        """Kill it, whatever it is doing. because: as in `close`."""
+        """Kill it, whatever it is doing. because: what later messages say of it, as in WorkerDied."""
         self._stopped = because
         self._process.kill()
         self._process.wait(KILLED_S)

@@ -27,8 +27,6 @@ NOT_CUSTOM = {
     MEASURES: "leave it out, as each cell takes the one that its node has",
     "GPU": "write gpus = 1 for the machine",
     "CPU": "leave it out, as each cell takes all CPUs of its node",
-    "memory": "leave it out, and name machines by resources or labels of your own",
-    "object_store_memory": "leave it out, and name machines by resources or labels of your own",
 }
 Amount = Annotated[float, msgspec.Meta(ge=0.0001)]  # of a resource, as finely as Ray can count it
 CellName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.+-]*$", max_length=60)]  # a part of a folder's path
