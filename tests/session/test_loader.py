@@ -24,17 +24,8 @@ from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
 from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
-from llm_bench_fixtures.session.loader import VariantLoader, is_served
+from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.setup import Setup
-
-
-@pytest.mark.parametrize(
-    ("backend", "served"),
-    [("endpoint", True), ("torch", False), ("no_such_package.backend", False), ("unknown", False)],
-)
-def test_a_model_is_in_a_server_where_its_backend_says_so(backend: str, served: bool) -> None:
-    """A backend that isn't there is told of when its variant is loaded, not when the groups are planned."""
-    assert is_served(Variant("own", backend, "does nothing")) is served
 
 
 def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(

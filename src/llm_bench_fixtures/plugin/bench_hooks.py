@@ -157,7 +157,7 @@ def pytest_runtest_makereport(
     report = yield
     if variant_of(item):
         make_harmless(report)  # what failed may quote the model's files
-    if report.when == "call" and variant_of(item) and not is_benchmark(item) and not _is_unreached(call):
+    if report.when == "call" and variant_of(item) and not is_benchmark(item) and not is_unreached(call):
         resuming.note_checked(item, report, "" if report.passed else _reason(call))
     if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
         _add_unmeasured(item, call, report)
@@ -167,14 +167,10 @@ def pytest_runtest_makereport(
 def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """A benchmark that was skipped or failed is a row of the report too, with its reason."""
     status = Status.SKIPPED if report.skipped else Status.ERROR
-    if _is_unreached(call):
+    if is_unreached(call):
         status = Status.NOT_REACHED
     record = replace(identify(item), status=status, reason=_reason(call))
     bench_session(item.config).results.add_unmeasured(record)
-
-
-def _is_unreached(call: pytest.CallInfo[None]) -> bool:
-    return call.excinfo is not None and is_unreached(call.excinfo.value)
 
 
 def _reason(call: pytest.CallInfo[None]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, WorkloadUnsupported
+from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.open_loop import Request, poisson_times, run_open_loop
 from llm_bench_fixtures.measure.support import check_supported
@@ -137,8 +137,9 @@ class LlmLoad:
         self._session.save_at_times()
         if not point.is_valid:
             warn(f"{self._test}: {invalid_sentence(point)}")
-        with as_outcomes():
-            _check_answered(point)
+        if all(one.failure for one in requests):
+            asked, reason = count(len(requests), "request"), next(iter(point.failures))
+            pytest.fail(f"none of {asked} was answered; most: {reason}", pytrace=False)
         return point
 
     def _send(self, planned_s: Sequence[float], prompt_tokens: int, new_tokens: int, what: str) -> tuple[Request, ...]:
@@ -153,10 +154,3 @@ class LlmLoad:
         with self._session.progress.activity(Phase.GENERATING, f"{what} to {name}"), quiet_libraries():
             self._model.call(run_open_loop, (0.0,), (first,), new_tokens)  # what the server makes first
             return self._model.call(run_open_loop, planned_s, prompts, new_tokens)
-
-
-def _check_answered(point: LoadPoint) -> None:
-    """Raise EndpointFailed where no request was."""
-    if all(one.failure for one in point.requests):
-        reason = next(iter(point.failures))
-        raise EndpointFailed(f"none of {count(len(point.requests), 'request')} was answered; most: {reason}")

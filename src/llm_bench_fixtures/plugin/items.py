@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -288,7 +288,7 @@ def identify(item: pytest.Item) -> Record:
     The scenario is the one that the marker `llm_scenario` names, or the file's name without `test_`. The variant is
     empty for a test without one.
     """
-    scenario = _placed_scenario(item).scenario.name
+    scenario = _placed_scenario(item)[1].name
     function = getattr(item, "originalname", item.name).removeprefix("test_")
     values = [str(value) for name, value in parameters_of(item).items() if name not in OF_VARIANT]
     case = ", ".join([*([function] if function != scenario else []), *values])
@@ -307,15 +307,6 @@ def note_left_out(item: pytest.Item, reason: str, results: RunBuilder) -> None:
         results.add_unmeasured(row)
 
 
-@dataclass(frozen=True)
-class _PlacedScenario:
-    """A scenario and its place in the report."""
-
-    scenario: Scenario
-    order: float = math.inf
-    """Scenarios stand in ascending order of it."""
-
-
 def scenarios_of(items: Iterable[pytest.Item], metrics: Collection[str]) -> tuple[Scenario, ...]:
     """The scenarios of the benchmarks among the items, in the order of the report: those whose markers have an `order`
     by that, then the others as they were collected. Where two markers of one scenario differ, the first counts that
@@ -323,35 +314,35 @@ def scenarios_of(items: Iterable[pytest.Item], metrics: Collection[str]) -> tupl
 
     Raises InvalidSetting for a marker that can't be used, UnknownName for columns that are none of the metrics.
     """
-    found: dict[str, _PlacedScenario] = {}
+    found: dict[str, tuple[float, Scenario]] = {}
     for item in filter(variant_of, items):
-        placed = _placed_scenario(item)
-        for column in placed.scenario.columns:
+        order, scenario = _placed_scenario(item)
+        for column in scenario.columns:
             if column not in metrics:
-                raise UnknownName(f"metric in the columns of scenario {placed.scenario.name}:", column, metrics)
-        known = found.setdefault(placed.scenario.name, placed)
-        if placed.scenario.columns and not known.scenario.columns:
-            found[placed.scenario.name] = placed
-    return tuple(placed.scenario for placed in sorted(found.values(), key=lambda placed: placed.order))
+                raise UnknownName(f"metric in the columns of scenario {scenario.name}:", column, metrics)
+        _, known = found.setdefault(scenario.name, (order, scenario))
+        if scenario.columns and not known.columns:
+            found[scenario.name] = (order, scenario)
+    return tuple(scenario for _, scenario in sorted(found.values(), key=lambda placed: placed[0]))
 
 
-def _placed_scenario(item: pytest.Item) -> _PlacedScenario:
-    """Scenario by the item's closest marker. Raises InvalidSetting for arguments that it doesn't have."""
+def _placed_scenario(item: pytest.Item) -> tuple[float, Scenario]:
+    """Place in the report, where scenarios ascend, and scenario by the item's closest marker. Raises InvalidSetting for
+    arguments that it doesn't have."""
     marker = item.get_closest_marker("llm_scenario")
     try:
-        placed = llm_scenario(*marker.args, **marker.kwargs) if marker else llm_scenario()
+        order, scenario = llm_scenario(*marker.args, **marker.kwargs) if marker else llm_scenario()
     except TypeError as error:
         raise InvalidSetting(f"{item.nodeid}: {error}") from error
-    name = placed.scenario.name or item.path.stem.removeprefix("test_")
-    return replace(placed, scenario=replace(placed.scenario, name=name))
+    return order, replace(scenario, name=scenario.name or item.path.stem.removeprefix("test_"))
 
 
 def llm_scenario(
     name: str = "", *, title: str = "", columns: Sequence[str] = (), order: float = math.inf
-) -> _PlacedScenario:
+) -> tuple[float, Scenario]:
     """The marker's arguments, called as the marker so that Python's message about wrong ones names it."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
-    return _PlacedScenario(Scenario(str(name), title, names), order)
+    return order, Scenario(str(name), title, names)
 
 
 def _gate_marks(item: pytest.Item) -> dict[str, str]:

@@ -21,9 +21,9 @@ from llm_bench_fixtures.plugin.internals import skipped
 NO_TIME = "not reached within --llm-time"  # what a test does of its own was cut
 
 
-def is_unreached(error: BaseException | None) -> bool:
-    """Whether the run had no time for the test that this skip ended."""
-    return error is not None and isinstance(error.__cause__, (NotReached, TimeUp))
+def is_unreached(call: pytest.CallInfo[None]) -> bool:
+    """Whether it ended in a skip because the run had no time for the test."""
+    return call.excinfo is not None and isinstance(call.excinfo.value.__cause__, (NotReached, TimeUp))
 
 
 @contextmanager

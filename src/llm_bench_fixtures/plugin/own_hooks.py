@@ -5,7 +5,7 @@ and costs nothing but what it was asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -70,15 +70,12 @@ def implementations(config: pytest.Config, hook: str) -> list[Implementation]:
     """Implementations of all plugins in the order in which pytest calls them, this package's own last."""
     found = getattr(config.hook, hook).get_hookimpls()
     plugins = [one.plugin for one in reversed(found) if not (one.wrapper or one.hookwrapper)]
-    made = [_alone(config, hook, plugin, plugins) for plugin in plugins]
+    made: list[Implementation] = []
+    for plugin in plugins:
+        others = [other for other in plugins if other is not plugin]
+        call = config.pluginmanager.subset_hook_caller(hook, others)  # within the wrappers that there are
+        made.append(Implementation(hook, _file_of(config, plugin), call, getattr(plugin, "__name__", "") == PLUGIN))
     return sorted(made, key=lambda one: one.is_own)
-
-
-def _alone(config: pytest.Config, hook: str, plugin: object, plugins: Sequence[object]) -> Implementation:
-    """The implementation of one of the plugins, within the wrappers that there are."""
-    others = [other for other in plugins if other is not plugin]
-    call = config.pluginmanager.subset_hook_caller(hook, others)
-    return Implementation(hook, _file_of(config, plugin), call, getattr(plugin, "__name__", "") == PLUGIN)
 
 
 def _file_of(config: pytest.Config, plugin: object) -> str:

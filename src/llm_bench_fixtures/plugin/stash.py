@@ -41,7 +41,6 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Run, Scenario
 from llm_bench_fixtures.session.deadline import Deadline
-from llm_bench_fixtures.session.scoring import Scorer
 from llm_bench_fixtures.session.session import BenchSession
 
 if TYPE_CHECKING:
@@ -181,38 +180,29 @@ def bench_session(config: pytest.Config) -> BenchSession:
 
 
 def _new_session(config: pytest.Config) -> BenchSession:
-    settings = settings_of(config)
-    limits_s = min(settings.limits_time, LIMITS_SHARE * settings.time) if is_timing(config) else 0.0
-    settings = replace(settings, limits_time=limits_s)
-    if not runs_in_turns(config):
-        settings = replace(settings, in_process=True)
-    if TURNS in config.stash or is_xdist_worker(config):  # nobody sees what they would give
-        settings = replace(settings, tasks=())
+    settings, turns = settings_of(config), config.stash.get(TURNS, None)
+    is_worker = turns is not None or is_xdist_worker(config)
+    is_whole = is_timing(config) and turns is None  # a paired run's coordinator gives its worker the time
+    scores = turns is None or turns.observes  # else only times are wanted
+    settings = replace(
+        settings,
+        limits_time=min(settings.limits_time, LIMITS_SHARE * settings.time) if is_timing(config) else 0.0,
+        in_process=settings.in_process or not runs_in_turns(config),
+        tasks=() if is_worker else settings.tasks,  # nobody sees what they would give there
+    )
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
     return BenchSession(
         settings,
         reference.id,
         Progress(TerminalProgress(config)),
         need=need_of(config),
-        score=_scorer(config),
+        score=lambda model, corpus: scores_by_hooks(config, model, corpus) if scores else (),
         commit=lambda: commit_of(config),
-        keeps_report=not is_xdist_worker(config) and TURNS not in config.stash,
-        deadline=Deadline(_limit_s(config), config.stash[hooks.BEGAN_S]),
-        scores_late=is_timing(config) and TURNS not in config.stash,
+        keeps_report=not is_worker,
+        deadline=Deadline(settings.time if is_whole else math.inf, config.stash[hooks.BEGAN_S]),
+        scores_late=is_whole,
         prompts=own_prompts_of(config),
     )
-
-
-def _limit_s(config: pytest.Config) -> float:
-    """No limit where nothing is timed, nor in a worker of a paired run, whose coordinator gives it its time."""
-    return settings_of(config).time if is_timing(config) and TURNS not in config.stash else math.inf
-
-
-def _scorer(config: pytest.Config) -> Scorer:
-    """Asks the hooks for the quality of a model; asks none where only times are wanted."""
-    turns = config.stash.get(TURNS, None)
-    is_wanted = turns is None or turns.observes
-    return lambda model, corpus: scores_by_hooks(config, model, corpus) if is_wanted else ()
 
 
 def is_kept(item: pytest.Item) -> bool:

@@ -93,12 +93,6 @@ def _backend_of(variant: Variant) -> Backend | None:
     return None
 
 
-def is_served(variant: Variant) -> bool:
-    """Whether its model is loaded in a server."""
-    backend = _backend_of(variant)
-    return backend is not None and backend.is_served
-
-
 class VariantLoader:
     """keep_traceback: as in `IsolatedModel`."""
 
