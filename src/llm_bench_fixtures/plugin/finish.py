@@ -23,15 +23,7 @@ from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.history.storage import UNSENT
-from llm_bench_fixtures.plugin.gating import (
-    BASELINE,
-    DECISION,
-    changes_of_run,
-    finish_gate,
-    gate_run,
-    gate_summary,
-    is_gated,
-)
+from llm_bench_fixtures.plugin import gating
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import IN_WORKERS
 from llm_bench_fixtures.plugin.internals import coloured, save_whole, terminal_width
@@ -84,7 +76,7 @@ def claim_report(session: pytest.Session) -> None:
     if is_xdist_worker(config) or TURNS in config.stash:
         return
     settings = settings_of(config)
-    summary = settings.of(options.SUMMARY) if is_gated(config) else None
+    summary = settings.of(options.SUMMARY) if gating.is_gated(config) else None
     if summary is not None:
         or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
     or_usage_error(partial(save_whole, config, config.stash.setdefault(NOT_SAVED, []).append), "the run can't be saved")
@@ -133,8 +125,8 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
             release(settings_of(session.config).report)
         elif stash.get(SET_ASIDE, False):  # else what is set aside there made room for another run's
             put_back(settings_of(session.config).report)
-    if BASELINE in session.config.stash:
-        finish_gate(session)
+    if gating.BASELINE in session.config.stash:
+        gating.finish_gate(session)
     save_to_history(session.config)
 
 
@@ -178,8 +170,8 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     if worth_of(run) == NOTHING and not (run.records and draws):  # stopped before anything was measured
         return
     config.stash[RUN] = run
-    if is_gated(config):
-        run = config.stash[RUN] = gate_run(config, run)
+    if gating.is_gated(config):
+        run = config.stash[RUN] = gating.gate_run(config, run)
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
         changes = _changes(config, run)
@@ -214,7 +206,7 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
 def _changes(config: pytest.Config, run: Run) -> Changes | None:
     """Changes of the run against another. If that fails, the report lacks only these."""
     try:
-        return changes_of_run(config, run)
+        return gating.changes_of_run(config, run)
     except Exception as error:  # a bug of ours
         warn(f"the report shows no changes from another run: {reason_of(error)}")
         return None
@@ -249,12 +241,12 @@ def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> N
             return coloured(terminalreporter, text, COLOURS[tone])
 
         findings = published.findings
-        if DECISION in config.stash:
+        if gating.DECISION in config.stash:
             findings = replace(findings, changes=None)  # the gate tells them below
         tell(terminalreporter, summary_lines(findings, published.folder, width, paint))
     tell(terminalreporter, (*trouble_lines(config), *([NOTHING_MEASURED] if IN_WORKERS in config.stash else [])))
-    if DECISION in config.stash:
-        tell(terminalreporter, gate_summary(config, width))
+    if gating.DECISION in config.stash:
+        tell(terminalreporter, gating.gate_summary(config, width))
 
 
 def trouble_lines(config: pytest.Config) -> Iterator[str]:

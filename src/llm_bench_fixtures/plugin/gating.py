@@ -20,15 +20,8 @@ from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run, saved_at
 from llm_bench_fixtures.history.storage import RunFolder, Storage
 from llm_bench_fixtures.options.parsers import LoadFormat
+from llm_bench_fixtures.plugin import internals
 from llm_bench_fixtures.plugin.harmless import warn
-from llm_bench_fixtures.plugin.internals import (
-    compare_with,
-    compared_run,
-    is_compared,
-    junit_log,
-    name_in_storage,
-    storage_option,
-)
 from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_timing,
@@ -66,7 +59,7 @@ def set_baseline(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--llm-gate: {error}") from error
     config.stash[BASELINE] = baseline
     if baseline.run is not None and isinstance(place := saved_at(baseline.run.source), Path):
-        compare_with(config, name_in_storage(place, _folder(config)))
+        internals.compare_with(config, internals.name_in_storage(place, _folder(config)))
 
 
 def check_is_gated(config: pytest.Config) -> None:
@@ -94,7 +87,7 @@ def rules_of(config: pytest.Config) -> Rules:
 
 def _find_baseline(config: pytest.Config) -> Baseline:
     settings = settings_of(config)
-    wanted = settings.of(options.BASELINE) or compared_run(config)
+    wanted = settings.of(options.BASELINE) or internals.compared_run(config)
     likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, selection_of(config))
     return find_baseline(_storage(config), wanted, likeness, project_folder(config))
 
@@ -103,7 +96,7 @@ def _storage(config: pytest.Config) -> Storage | None:
     """Where the baseline is: the database, unless --benchmark-compare names a run in the folder; None where no
     run was ever saved. Raises InvalidSetting where it can't be read."""
     url = settings_of(config).history
-    if url and not compared_run(config):
+    if url and not internals.compared_run(config):
         return Database(url)
     folder = _folder(config)
     return None if folder is None else RunFolder(folder)
@@ -111,7 +104,7 @@ def _storage(config: pytest.Config) -> Storage | None:
 
 def _folder(config: pytest.Config) -> Path | None:
     """The folder of the saved runs; None where none was ever saved. Raises InvalidSetting where it can't be read."""
-    if "://" in storage_option(config).removeprefix("file://"):
+    if "://" in internals.storage_option(config).removeprefix("file://"):
         raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
     folder = storage_folder(config)
     if why := refusal(folder):
@@ -146,7 +139,7 @@ def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
 def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
     """Comparison with the run of --benchmark-compare. A warning names one that can't be read; this run is reported all
     the same."""
-    if not is_compared(config):
+    if not internals.is_compared(config):
         return None
     try:
         baseline = _find_baseline(config)
@@ -191,7 +184,7 @@ def _why_nothing(config: pytest.Config) -> str:
 
 def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
     """Add a failed test case to --junit-xml for each test and variant that regressed, or one for another failure."""
-    xml = junit_log(config)
+    xml = internals.junit_log(config)
     if xml is None:
         return
     for subject, message in failures(decision):

@@ -20,15 +20,8 @@ from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.models.backends.checkpoint import with_reference
 from llm_bench_fixtures.models.backends.torch import with_fitting_reference
 from llm_bench_fixtures.models.variants import Variant, narrow, select_variants, with_threads
-from llm_bench_fixtures.options.parsers import (
-    SQLITE,
-    Setting,
-    names_seen_from,
-    parse_history,
-    parse_optional_path,
-    parse_path,
-    path_seen_from,
-)
+from llm_bench_fixtures.options import parsers
+from llm_bench_fixtures.options.parsers import Setting
 from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
 from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
@@ -149,11 +142,11 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
     folder = config.inipath.parent
     if folder == config.invocation_params.dir:
         return written
-    if setting.parse in (parse_path, parse_optional_path):
-        return path_seen_from(folder, written)
-    if setting.parse is parse_history and written.startswith(f"{SQLITE}:///"):
-        return f"{SQLITE}:///{path_seen_from(folder, written.removeprefix(f'{SQLITE}:///'))}"
-    return names_seen_from(folder, written) if setting.name in WITH_NAMES else written
+    if setting.parse in (parsers.parse_path, parsers.parse_optional_path):
+        return parsers.path_seen_from(folder, written)
+    if setting.parse is parsers.parse_history and written.startswith(f"{parsers.SQLITE}:///"):
+        return f"{parsers.SQLITE}:///{parsers.path_seen_from(folder, written.removeprefix(f'{parsers.SQLITE}:///'))}"
+    return parsers.names_seen_from(folder, written) if setting.name in WITH_NAMES else written
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:

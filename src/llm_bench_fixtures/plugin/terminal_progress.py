@@ -11,13 +11,7 @@ import pytest
 from wcwidth import clip
 from wcwidth import width as width_of
 
-from llm_bench_fixtures.plugin.internals import (
-    cursor_column,
-    terminal_encoding,
-    terminal_file,
-    terminal_width,
-    uncaptured,
-)
+from llm_bench_fixtures.plugin import internals
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay, about
 from llm_bench_fixtures.text import harmless, in_encoding, printable, without_commands
 
@@ -32,7 +26,7 @@ ERASE = "\r\x1b[2K"
 def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
     """Write the lines, which are harmless already, as far as the terminal can show them. One that is gone, or a full
     disk, is no failure of the run."""
-    encoding = terminal_encoding(reporter)
+    encoding = internals.terminal_encoding(reporter)
     for line in lines:
         with suppress(OSError, ValueError):
             reporter.write_line(in_encoding(line, encoding))
@@ -65,10 +59,10 @@ class TerminalProgress(ProgressDisplay):
         if self._silent:
             return
         if self._is_terminal:
-            self._replace(line_of(status, terminal_width(self._reporter) - 1))
+            self._replace(line_of(status, internals.terminal_width(self._reporter) - 1))
         elif status.elapsed_s >= self._long_in_log_s and status.text not in self._logged:
             self._logged.add(status.text)
-            with uncaptured(self._config):
+            with internals.uncaptured(self._config):
                 self._reporter.ensure_newline()
                 tell(self._reporter, [without_commands(line_of(status))])
 
@@ -80,7 +74,7 @@ class TerminalProgress(ProgressDisplay):
 
     def _replace(self, line: str) -> None:
         if self._column is None:
-            self._column = cursor_column(self._reporter)
+            self._column = internals.cursor_column(self._reporter)
             line = f"\n{line}" if self._column else line
             self._write(line)
         else:
@@ -88,9 +82,9 @@ class TerminalProgress(ProgressDisplay):
 
     def _write(self, text: str) -> None:
         """Past pytest's writer, for which the cursor stays where it was."""
-        with suppress(OSError, ValueError), uncaptured(self._config):
-            file = terminal_file(self._reporter)
-            file.write(in_encoding(text, terminal_encoding(self._reporter)))
+        with suppress(OSError, ValueError), internals.uncaptured(self._config):
+            file = internals.terminal_file(self._reporter)
+            file.write(in_encoding(text, internals.terminal_encoding(self._reporter)))
             file.flush()
 
 
