@@ -5,8 +5,6 @@ What is built is kept in the artifact store.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
 import re
@@ -82,26 +80,21 @@ STORED = {
 
 
 def prepare(request: LoadRequest) -> None:
-    importlib.import_module("onnxruntime_genai")
-    check_buildable(request.source.load_config().architectures or [""])
+    architectures = request.source.load_config().architectures or [""]
+    check_buildable(architectures[0])
 
 
-def check_buildable(architectures: list[str]) -> None:
-    """Raise BackendUnavailable for an architecture that the installed builder doesn't name.
+def check_buildable(architecture: str) -> None:
+    """Raise BackendUnavailable for an architecture that the installed builder has no branch for.
 
     The builder itself would say so only after it has imported torch in a process of its own.
     """
-    known = builder_architectures()
-    if known and architectures[0] not in known:
-        raise BackendUnavailable(f"onnxruntime-genai's model builder doesn't know {architectures[0]}")
+    import onnxruntime_genai
 
-
-def builder_architectures() -> frozenset[str]:
-    """Architectures that the installed builder has a branch for; none where its code is written in another way."""
-    spec = importlib.util.find_spec("onnxruntime_genai")
-    folder = Path(spec.origin).parent if spec and spec.origin else Path()
-    builder = folder / "models" / "builder.py"
-    return frozenset(NAMED_ARCHITECTURE.findall(builder.read_text("utf-8"))) if builder.is_file() else frozenset()
+    builder = Path(onnxruntime_genai.__file__).parent / "models" / "builder.py"
+    known = NAMED_ARCHITECTURE.findall(builder.read_text("utf-8"))  # none where its code is written in another way
+    if known and architecture not in known:
+        raise BackendUnavailable(f"onnxruntime-genai's model builder doesn't know {architecture}")
 
 
 def load(request: LoadRequest) -> GenaiModel:
