@@ -86,17 +86,15 @@ def pair_json(result: PairedResult) -> dict[str, Any]:
 def moved_groups(result: PairedResult) -> dict[HypothesisGroup, Finding]:
     """The groups that moved: that of all variants where most variants or none moved with it, else each variant's."""
     moved = {group: finding for verdict in MOVED for group, finding in result.groups_of(verdict)}
-    shown: dict[HypothesisGroup, Finding] = {}
     hidden: set[HypothesisGroup] = set()
     for group, finding in moved.items():
         if not group.variant:
             own = [one for one in result.groups if one.variant and one.metric == group.metric]
             alike = [one for one in own if is_alike(finding, result.groups[one])]
-            if alike and 2 * len(alike) <= len(own):
-                continue
-            shown[group] = finding
-            hidden |= set(alike)
-    return shown | {group: finding for group, finding in moved.items() if group.variant and group not in hidden}
+            is_of_few = 0 < 2 * len(alike) <= len(own)
+            hidden |= {group} if is_of_few else set(alike)
+    all_first = sorted(moved, key=lambda group: bool(group.variant))
+    return {group: moved[group] for group in all_first if group not in hidden}
 
 
 def pair_report(result: PairedResult) -> JudgedReport:
