@@ -314,8 +314,7 @@ def test_a_time_limit_costs_its_own_test_and_no_other(toys: Bench) -> None:
 
 
 COUNTS = """
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session):
+def pytest_sessionfinish(session):
     from llm_bench_fixtures.plugin.stash import BENCHMARKS
 
     print("benchmarks that share the time:", len(session.config.stash[BENCHMARKS]))
