@@ -192,8 +192,11 @@ def test_prompts_of_many_lengths_are_counted_as_few_times_as_the_longest(monkeyp
         return count(flops, shape)
 
     monkeypatch.setattr(FlopCounter, "_count", noting)
-    counted(FlopCounter(GPT2), Workload(tuple((1,) * length for length in range(1, 9)), 3, 1))
-    assert counts == [(1, 10, 0), (1, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, 9)]
+    flops = FlopCounter(GPT2)
+    counted(flops, Workload(tuple((1,) * length for length in range(1, 9)), 3, 1))
+    assert counts == [(64, 40, 0), (1, 1, 0), (1, 2, 0), (1, 1, 1), (64, 1, 39)]
+    counted(flops, Workload(((1,) * 37,) * 64, 4, batch_size=64))
+    assert len(counts) == 5
 
 
 def test_a_batch_decodes_as_many_steps_as_its_longest_answer_needs(flops_of: FlopsOf) -> None:

@@ -8,12 +8,14 @@ torch.utils.flop_counter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.fake_model import FakeModel, Shape
+from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.workloads import Workload
 
+MANY_ROWS = 64  # rows for which the law is tried
+AHEAD = 4  # times as long a text as is asked for, for which it is tried
+FAR_AHEAD = 512  # tokens of such a text at most: some models' fake passes take time for each
 _SHARED: dict[str, FlopCounter] = {}  # by the whole config as JSON
 
 
@@ -65,8 +70,7 @@ class FlopCounter:
     def _batch(self, rows: int, width: int, steps: int, cache: CacheKind) -> RoundFlops:
         """The last new token is in no pass, so the prompt and the others make the longest sequence."""
         longest = width + steps
-        for largest in (Shape(rows, longest, 0), Shape(rows, 1, longest - 1)):
-            self._forward(largest)  # where the law holds for these, little else needs counting; they fit the context
+        self._try_law(rows, longest)
         prefill = self._forward(Shape(rows, width, steps if cache is CacheKind.STATIC else 0))
         if cache is CacheKind.OFF:
             decode = [self._forward(Shape(rows, new, 0)) for new in range(width + 1, longest + 1)]
@@ -76,6 +80,25 @@ class FlopCounter:
             decode = [self._forward(Shape(rows, 1, cached)) for cached in range(width, longest)]
         return RoundFlops(prefill, sum(decode))
 
+    def _try_law(self, rows: int, longest: int) -> None:
+        """Count the largest passes of a batch: if the law holds for them, it does for all others of the batch.
+
+        Larger passes are tried first. If the law holds for those, most later workloads need no count at all.
+        """
+        largest = _largest(rows, longest)
+        if all(map(self._is_lawful, largest)):
+            return
+        context = context_of(self.model.config.get_text_config())
+        ahead = max(longest, min(AHEAD * longest, FAR_AHEAD, context))
+        with suppress(Exception):  # nobody has asked for them
+            for shape in _largest(max(rows, MANY_ROWS), ahead):
+                self._forward(shape)
+        for shape in largest:
+            self._forward(shape)
+
+    def _is_lawful(self, shape: Shape) -> bool:
+        return any(shape.fits(known) for known in self._lawful)
+
     def _forward(self, shape: Shape) -> int:
         """Count by the architecture's formula up to the largest shape where it is known to hold; else run the fake
         model.
@@ -83,7 +106,7 @@ class FlopCounter:
         An architecture with a limit (a sliding window) departs from the law where that is reached, and doesn't come
         back; so where the law holds for a shape it holds for all that are smaller.
         """
-        if any(shape.fits(known) for known in self._lawful):
+        if self._is_lawful(shape):
             return self._law(shape)
         if shape not in self._counted:
             self._counted[shape] = self._count(shape)
@@ -118,6 +141,11 @@ class FlopCounter:
         if kept is None:
             raise LookupError("outside of generate it hands on no cache, so that no decode step can be told from it")
         return kept
+
+
+def _largest(rows: int, longest: int) -> tuple[Shape, Shape]:
+    """The largest passes of a text so long: all of it at once, and its last token."""
+    return Shape(rows, longest, 0), Shape(rows, 1, longest - 1)
 
 
 def flop_counter(config: PretrainedConfig, trust_remote_code: bool = False) -> FlopCounter:
