@@ -205,14 +205,18 @@ class PairedRun:
 
     def _choose(self, collected: Sequence[tuple[str, ...]], *, is_first: bool) -> tuple[Sequence[str], TrialPace]:
         """Choose a pair's tests, and their pace: in the first pair all that both sides have, in BASE's order; in later
-        ones those that are open, and that both sides still have."""
+        ones those that are open."""
         base, head = collected
         if is_first:
             self._note(NotCompared(test, Absence.VANISHED, BASE) for test in base if test not in head)
             self._note(NotCompared(test, Absence.NEW, HEAD) for test in head if test not in base)
             tests = self._tests = tuple(test for test in base if test in head)
         else:
-            tests = tuple(test for test in self._open_tests if test in base and test in head)
+            for label, found in zip(LABELS, collected, strict=True):
+                lost = [test for test in self._open_tests if test not in found]
+                why = "it was collected in the first pair only"
+                self._note(NotCompared(test, Absence.NOT_TIMED, label, why) for test in lost)
+            tests = self._open_tests
         return tests, self.plan.pace_of(len(tests), len(self._tests))
 
     @property
