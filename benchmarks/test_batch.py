@@ -1,5 +1,7 @@
 """What batching gives: prompts of varying length, more and more of them at a time."""
 
+import math
+
 import pytest
 
 pytestmark = pytest.mark.llm_scenario(
@@ -10,8 +12,9 @@ pytestmark = pytest.mark.llm_scenario(
 )
 
 
-LEAST_PROMPTS = 4  # for the smaller sizes; a larger one runs a single batch
+LEAST_PROMPTS = 4  # in whole batches: a larger size runs a single one
 
 
 def test_batch(llm_benchmark, llm_prompts, llm_batch_size):
-    llm_benchmark(llm_prompts.varied(max(LEAST_PROMPTS, llm_batch_size)), batch_size=llm_batch_size)
+    batches = math.ceil(LEAST_PROMPTS / llm_batch_size)
+    llm_benchmark(llm_prompts.varied(batches * llm_batch_size), batch_size=llm_batch_size)

@@ -31,7 +31,7 @@ STANDARD_PROMPTS = (
     "To be or not to be, that is the",
 )
 """The prompts whose continuations the report shows side by side."""
-VARIED_LENGTHS = (12, 52, 44, 16, 36, 24, 8, 60)  # in tokens; the mean of the first 2, 4 or 8 is 31 or 32
+VARIED_LENGTHS = (12, 52, 44, 16, 36, 24, 8, 60)  # in tokens; the mean of the first 2, 4 or 8 is 31 to 32
 LONGEST = "longest"
 LONGEST_TOKENS = 2048  # of the longest prompt; filling a context of 32,768 would take a small model hours on a CPU
 REPEATS = 64
@@ -312,7 +312,7 @@ class Prompts:
         self.tokenizer = tokenizer
         self._is_chat = frame is not None
         self._frame = frame or ("", "")
-        self._before, self._after = (plain_ids(tokenizer, text) for text in self._frame)
+        self._before, self._after = (plain_ids(tokenizer, text) if text else () for text in self._frame)
         self._text = plain_ids(tokenizer, "\n\n".join(read_corpus(None).texts))
 
     @property

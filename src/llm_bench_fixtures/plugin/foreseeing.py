@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle, islice
 
@@ -86,7 +87,13 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         weight = weight_of(identify(items[0]).scenario, has_own=has_own)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        yield ExpectedCase(name, variants, _shape_of(items[0], settings, session), share_s, decides=weight > 1)
+        yield ExpectedCase(
+            name,
+            variants,
+            _shape_of(items[0], settings, session),
+            share_s,
+            decides=weight > 1 and bench.measuring.decides(name),
+        )
 
 
 def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:
@@ -109,10 +116,10 @@ def _context(session: pytest.Session) -> int:
     return int(getattr(config, "max_position_embeddings", 0) or USUAL_TOKENS)
 
 
-def _varied(count: int, new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:
-    """As `llm_prompts.varied` has so many prompts, without their tokens."""
-    prompts = tuple((0,) * tokens for tokens in islice(cycle(VARIED_LENGTHS), count))
-    return Workload(prompts, new_tokens, min(batch_size, count), padding or Padding())
+def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:
+    """As the suite takes them from `llm_prompts.varied`, without their tokens."""
+    prompts = tuple((0,) * tokens for tokens in lengths)
+    return Workload(prompts, new_tokens, min(batch_size, len(prompts)), padding or Padding())
 
 
 def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
@@ -122,12 +129,14 @@ def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
         return Shape(given["llm_prompt_length"], new_tokens)
     if "llm_batch_size" in given:
         size = given["llm_batch_size"]
-        return Shape.of(_varied(max(LEAST_PROMPTS, size), new_tokens, size))
+        prompts = math.ceil(LEAST_PROMPTS / size) * size
+        return Shape.of(_varied(islice(cycle(VARIED_LENGTHS), prompts), new_tokens, size))
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
         return Shape(max(min(context - new_tokens, LONGEST_TOKENS), 1), new_tokens)
     padding = next((value for value in given.values() if isinstance(value, Padding)), None)
     if padding is not None:
-        return Shape.of(_varied(PADDED_PROMPTS, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))
+        lengths = VARIED_LENGTHS[-PADDED_PROMPTS:]
+        return Shape.of(_varied(lengths, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))
     tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
     return Shape(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())
