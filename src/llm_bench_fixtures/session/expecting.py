@@ -157,7 +157,8 @@ def expect_run(
         for case in cases:
             if variant.id in case.variants:
                 warm_up = _warm_up_of(settings, runner, case.shape, is_large=is_large)
-                usual = ROUNDS if case.decides or is_large else FEWEST_PAIRS
+                may_be_few = len(case.variants) > 1 and settings.max_noise > 0 and not (is_large or case.decides)
+                usual = FEWEST_PAIRS if may_be_few else ROUNDS
                 timed = (settings.rounds or usual) * runner.round_of(case.shape)
                 share_s = case.share_s if settings.max_noise else 0.0
                 setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
