@@ -12,7 +12,6 @@ from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_seconds, format_share
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import Run
-from llm_bench_fixtures.text import first_few
 
 NEARLY_ALL = 0.99  # share of the requests within the limits at a rate that a server sustains
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -21,6 +20,7 @@ OF_REQUEST: dict[str, Callable[[Request], float | None]] = {
     "TPOT": lambda one: one.tpot_s,
     "latency": lambda one: one.latency_s,
 }
+MOST_REASONS = 3  # reasons of failures in a row
 SECONDS, COUNT, SHARE, NUMBER = Notation.SECONDS, Notation.COUNT, Notation.SHARE, Notation.NUMBER
 COLUMNS = (
     Column("variant"),
@@ -82,7 +82,12 @@ def _remarks(point: LoadPoint) -> Iterator[str]:
         yield invalid_sentence(point)
     if point.early_share:
         yield _early(point)
-    yield from first_few([f"{number} failed: {first_line(reason)}" for reason, number in point.failures.items()])
+    shown, others = (list(point.failures.items())[part] for part in (slice(MOST_REASONS), slice(MOST_REASONS, None)))
+    for reason, number in shown:
+        yield f"{number} failed: {first_line(reason)}"
+    if others:
+        further = sum(number for _, number in others)
+        yield f"and {further} further for {count(len(others), 'other reason')}"
 
 
 def _early(point: LoadPoint) -> str:
