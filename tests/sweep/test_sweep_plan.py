@@ -91,7 +91,7 @@ def test_a_cell_is_another_one_where_anything_that_it_runs_is_another() -> None:
             "sweep.toml: machine[0].resources[...]: expected a number, got a text",
         ),
         ('[[machine]]\nname = "a"\ngpus = -1', "sweep.toml: machine[0].gpus: expected a number >= 0.0"),
-        ('[[model]]\nname = "a/b"', "sweep.toml: model[0].name: expected a text matching regex"),
+        ('[[model]]\nname = "a/b"', "sweep.toml: model[0].name: expected a text of letters, digits, . _ + and -"),
         ('[[options]]\nname = "a"\nname = "b"', "is no TOML: Cannot overwrite a value (at end of document)"),
         ('suite = ["a"\nfolder = "b"', "is no TOML: Unclosed array (at line 2, column 1)"),
         ('[[options]]\nname = "a"\n[[options]]\nname = "a"', "two cells would be called 'a': give each [[op"),

@@ -90,13 +90,12 @@ def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:
         f"--benchmark-storage={storage}",
     ]
     command = [sys.executable, "-c", PYTEST, *(cell.suite or pytest_arguments()), *cell.arguments, *own]
-    environment = {name: text for name, text in os.environ.items() if name != THREADS}
     started = time.perf_counter()
     with log.open("wb") as output:
         done = subprocess.run(  # noqa: S603  # this Python, with the user's arguments
             command,
             cwd=where,
-            env={**environment, **cell.environment},
+            env={**_environment(), **cell.environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -110,6 +109,24 @@ def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:
         return Outcome(cell.name, reason, host, seconds, done.returncode, text)
     saved = tuple((path.relative_to(storage).as_posix(), path.read_bytes()) for path in storage.glob("*/*.json"))
     return Outcome(cell.name, "", host, seconds, done.returncode, text, results.read_bytes(), saved)
+
+
+def _environment() -> dict[str, str]:
+    """Environment of this process, with as many threads as a session has that Ray doesn't start."""
+    import psutil
+
+    environment = dict(os.environ)
+    if THREADS in environment:
+        try:
+            before = psutil.Process().parent()
+            own = before.environ().get(THREADS) if before else None
+        except psutil.Error:
+            own = None
+        if own is None:
+            del environment[THREADS]
+        else:
+            environment[THREADS] = own
+    return environment
 
 
 def _end_of(log: Path) -> str:

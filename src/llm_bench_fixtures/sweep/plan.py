@@ -135,7 +135,7 @@ def parse_matrix(text: str, file: str) -> Matrix:
     except tomllib.TOMLDecodeError as error:
         raise InvalidSetting(f"{file} is no TOML: {error}") from error
     except msgspec.ValidationError as error:
-        raise InvalidSetting(f"{file}: {_unknown_key(str(error)) or in_words(str(error))}") from error
+        raise InvalidSetting(f"{file}: {_in_words(str(error))}") from error
 
 
 def _unknown_key(message: str) -> str:
@@ -146,6 +146,14 @@ def _unknown_key(message: str) -> str:
     key, table = found[1], found[2]
     known = (AXES[table] if table else Matrix).__struct_fields__
     return str(UnknownName(f"key in [[{table}]]" if table else "key", key, known))
+
+
+def _in_words(message: str) -> str:
+    """Msgspec's message, with what to write instead."""
+    told, table = _unknown_key(message) or in_words(message), message.rpartition("$.")[2].rstrip("`")
+    if " matching regex" in told:
+        return f"{told.partition(' matching regex')[0]} of letters, digits, . _ + and -, such as gpu-1"
+    return f"{told}: write [[{table}]]" if table in AXES else told
 
 
 def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> list[Cell]:
