@@ -4,9 +4,8 @@ machine isn't slow itself; or once a signal (Ctrl-Z, SIGSTOP) has stopped it for
 from __future__ import annotations
 
 import math
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 LOOK_EVERY_S = 5.0  # while a process is awaited, whether a signal has stopped it
@@ -101,19 +100,3 @@ class WorkLimit:
         idle_until = self._moved_at + self._limit_s
         self.next_look = min(now + max(self._most_s - used_s, self._limit_s / LOOKS), idle_until)
         return now >= idle_until
-
-
-def run_within(
-    limit_s: float, command: Sequence[str], environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, with nothing to read. Raises subprocess.TimeoutExpired once its time is over."""
-    return subprocess.run(  # noqa: S603  # the caller's own
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment,
-        timeout=limit_s,
-        check=False,
-    )
