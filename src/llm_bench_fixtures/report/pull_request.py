@@ -48,10 +48,10 @@ def _lines(findings: Findings) -> Iterator[str]:
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
     yield from _summary(findings)
-    for section in (*need_sections(findings), *agreement_sections(findings)):
-        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
     if changes is not None:
         yield from folded(f"What changed against {changes.name}", _changes(changes))
+    for section in (*need_sections(findings), *agreement_sections(findings)):
+        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
     yield from folded("The answer for each reader, with its cost", _answer(findings.answer))
     yield from folded("More that follows from this run", bullets(findings.takeaways))
     yield from folded("Does it fit?", _fit(findings))
