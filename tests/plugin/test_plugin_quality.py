@@ -116,6 +116,15 @@ def test_quality_comes_after_what_the_answer_goes_by_first_and_before_the_rest(b
 
 
 @pytest.mark.slow("starts processes that hold models")
+def test_where_a_plugin_orders_the_tests_quality_follows_the_first_comparison(bench: Bench) -> None:
+    """Bug: it came after all tests, so that a run whose time they fill had none."""
+    bench.write(reverses="def pytest_collection_modifyitems(items):\n    items.reverse()\n")
+    bench.pytester.syspathinsert()
+    first, later = ([f"test_{name}[{variant}]" for variant in ("toy", "half")] for name in ("first", "later"))
+    assert noted(bench, TWO, "-p", "reverses") == [*later, *SCORED, *first]
+
+
+@pytest.mark.slow("starts processes that hold models")
 def test_where_nothing_comes_after_quality_is_scored_at_the_end(bench: Bench) -> None:
     first = [f"test_first[{variant}]" for variant in ("toy", "half")]
     assert noted(bench, TWO, "-k", "first") == [*first, *SCORED]
