@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import torch
 from embedded import load_embedded
 
-from llm_bench_fixtures.measure.choices import Answer, accuracy_metrics, choose, embedded_choices, flip_metrics
+from llm_bench_fixtures.measure.choices import AnswerIndex, accuracy_metrics, choose, embedded_choices, flip_metrics
 
 VARIANTS = ("fp32", "bf16", "bnb-int8", "bnb-nf4", "bnb-fp4", "ort-int8-dynamic")
 
 
-def ask(variant: str) -> tuple[tuple[Answer, ...], float]:
+def ask(variant: str) -> tuple[tuple[AnswerIndex, ...], float]:
     """The variant's answers, and the processor's seconds of the second time."""
     model, items = load_embedded(variant), embedded_choices().items
     choose(model, items)
@@ -32,7 +32,7 @@ def main(variants: Sequence[str]) -> None:
     torch.set_num_threads(1)
     choices = embedded_choices()
     print(choices.description)
-    was: tuple[Answer, ...] = ()
+    was: tuple[AnswerIndex, ...] = ()
     for variant in variants:
         answers, seconds = ask(variant)
         was = was or answers

@@ -31,12 +31,6 @@ def test_no_safetensors_count_as_no_weights(tmp_path: Path) -> None:
     assert count_weights(tmp_path) == 0
 
 
-def test_other_files_are_taken_for_float32(tmp_path: Path) -> None:
-    (tmp_path / "pytorch_model.bin").write_bytes(bytes(4000))
-    (tmp_path / "config.json").write_bytes(bytes(400))
-    assert ModelSource("other", tmp_path).weights == 1100
-
-
 def test_the_module_that_runs_the_model_is_told_without_loading_it() -> None:
     assert modeling_module(TINY) == "transformers.models.gpt2.modeling_gpt2"
 

@@ -31,9 +31,9 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
             yield f"another version of {name}: {versions[0]}, not {versions[1]}"
     if other_files := other_parts(first, other):
         yield f"other files of the model: {other_files}"
-    for what, ours, theirs in (("prompts", other.prompts, first.prompts), ("questions", other.choices, first.choices)):
-        if ours != theirs:
-            yield f"other {what}: {ours or 'none'}, not {theirs or 'none'}"
+    for what, now, was in (("prompts", other.prompts, first.prompts), ("questions", other.choices, first.choices)):
+        if now != was:
+            yield f"other {what}: {now or 'none'}, not {was or 'none'}"
     tasks = ({one.name: (one.digest, one.of, one.harness) for one in origin.tasks} for origin in (first, other))
     if other_tasks := _unlike(*tasks):
         yield f"other items, prompts or code of the task {', '.join(other_tasks)}"
@@ -76,12 +76,16 @@ def grouped(runs: Sequence[Run]) -> list[list[int]]:
     """Which of the runs may be put together, by their places; each in the first group whose runs it may all join."""
     groups: list[list[int]] = []
     for place, run in enumerate(runs):
-        found = next((group for group in groups if not any(any(why_runs_apart(runs[one], run)) for one in group)), None)
+        found = next((group for group in groups if _may_join(run, [runs[one] for one in group])), None)
         if found is None:
             groups.append([place])
         else:
             found.append(place)
     return groups
+
+
+def _may_join(run: Run, others: Sequence[Run]) -> bool:
+    return all(next(why_runs_apart(other, run), None) is None for other in others)
 
 
 @dataclass(frozen=True)

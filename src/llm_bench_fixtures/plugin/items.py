@@ -123,16 +123,17 @@ def _lacks(item: pytest.Item) -> str:
 
 
 def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
-    """How to run the tests that `leave_out_overhead` deselected, and those that `without_lacking` left out where there
-    are no others; none where there are none, or under -q."""
-    if config.getoption("verbose") < 0:
-        return []
-    needed = () if items else config.stash.get(LACKING, ())
+    """How to run the tests that `leave_out_overhead` deselected, but not under -q, and those that `without_lacking`
+    left out where there are no others."""
+    told = [] if items else [*config.stash.get(LACKING, ())]
     number = config.stash.get(LEFT_OUT, 0)
-    overhead = f"{number} tests measure the tool itself: --llm-overhead runs them" if number else ""
-    if number == 1:
-        overhead = "1 test measures the tool itself: --llm-overhead runs it"
-    return [f"llm-bench: {what}" for what in (*needed, overhead) if what]
+    if number and config.getoption("verbose") >= 0:
+        told += [
+            "1 test measures the tool itself: --llm-overhead runs it"
+            if number == 1
+            else f"{number} tests measure the tool itself: --llm-overhead runs them"
+        ]
+    return [f"llm-bench: {what}" for what in told]
 
 
 def is_benchmark(item: pytest.Item) -> bool:

@@ -111,5 +111,5 @@ def test_of_a_mixture_of_experts_it_is_not_told_what_a_pass_reads(
 ) -> None:
     """Bug: OpenVINO, onnxruntime-genai and llama.cpp gave the weights of all experts."""
     assert load_variant(request_of).facts.weight_bytes_read
-    monkeypatch.setattr("llm_bench_fixtures.models.experts.expert_count", lambda config: 4)
+    monkeypatch.setattr("llm_bench_fixtures.models.conversion.expert_count", lambda config: 4)
     assert load_variant(request_of).facts.weight_bytes_read is None

@@ -152,20 +152,25 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
 def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
     """Figures of a metric in one unit, with what is known of latencies and speed-ups next to the value. A variant that
     was not measured on the headline's workload has the values on another, with a mark."""
-    column, cells = Column.of(metric), dict(metric_figures(metric, findings).cells)
+    cells = dict(metric_figures(metric, findings).cells)
     records = {**findings.common, **findings.elsewhere}
     for one in findings.run.variants:
         if (record := records.get(one.id)) is None:
             continue
         if metric.name == "latency_s":
-            cell, column = Cell.latency(record), replace(column, error_is=QUARTILES)
+            cell = Cell.latency(record)
         elif metric.name == "speedup":
-            cell, column = headline_speedup(record, findings), replace(column, notation=Notation.TIMES)
+            cell = headline_speedup(record, findings)
         else:
             cell = Cell.of_metric(metric, record, one)
         is_the_variants = cell == Cell.of_metric(metric, _bare(one), one)
         is_marked = one.id in findings.elsewhere and not cell.is_missing and not is_the_variants
         cells[one.id] = replace(cell, mark=ELSEWHERE) if is_marked else cell
+    column = Column.of(metric)
+    if metric.name == "latency_s":
+        column = replace(column, error_is=QUARTILES)
+    elif metric.name == "speedup":
+        column = replace(column, notation=Notation.TIMES)
     return Figures(column.in_one_unit(cells.values()), _toned(cells, tones or {}))
 
 

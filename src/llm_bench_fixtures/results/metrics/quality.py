@@ -206,7 +206,9 @@ CHOICES: tuple[Metric, ...] = (
     _choice_row("flips", "Flips", "flips", formula="(flips_lost + flips_gained) / choice_items", source=FLIPS),
     *(
         quality_row(
-            *(f"flips_{end}", f"Flips, {end} end", f"flips {sign}"),
+            name=f"flips_{end}",
+            title=f"Flips, {end} end",
+            column=f"flips {sign}",
             unit=Unit.SHARE,
             direction=Direction.NEITHER,
             formula=f"{end} end of the 95 % interval of flips, exact for a binomial share",

@@ -63,7 +63,9 @@ TOKENS: tuple[Metric, ...] = (
     ),
     *(
         timing_row(
-            *(f"itl_p{percent}_s", f"Inter-token latency, {percent}th percentile", f"ITL p{percent}"),
+            name=f"itl_p{percent}_s",
+            title=f"Inter-token latency, {percent}th percentile",
+            column=f"ITL p{percent}",
             formula=(
                 f"{percent}th percentile of the gaps between tokens, over all batches and rounds; "
                 f"none for fewer than {100 // (100 - percent)} gaps"
