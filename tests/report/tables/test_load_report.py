@@ -123,7 +123,7 @@ def test_of_many_reasons_the_three_most_frequent_are_told() -> None:
     failed = [Request(0.0, 0.0, failure=f"reason {number}") for number in range(6) for _ in range(7 - number)]
     (section,) = load_sections(loaded(point(2.0, *failed)))
     told = [f"{7 - number} failed: reason {number}" for number in range(3)]
-    assert rows(section.table)[0][-1] == "; ".join((*told, "... and 3 more"))
+    assert rows(section.table)[0][-1] == "; ".join((*told, "and 9 further for 3 other reasons"))
 
 
 def test_a_run_of_loads_alone_does_not_say_that_nothing_was_measured() -> None:
