@@ -170,6 +170,11 @@ def test_work_of_unlike_size_is_compared_by_its_new_tokens() -> None:
     assert gain(small, large, FLOOR_10).is_slower
 
 
+def test_work_without_a_token_as_only_a_damaged_file_holds_is_compared_by_its_latency() -> None:
+    none, some = (make_record(workload=make_workload(str(tokens), new_tokens=tokens)) for tokens in (0, 8))
+    assert gain(none, some, FLOOR_10).ratio == gain(some, none, FLOOR_10).ratio == 1.0
+
+
 def test_three_rounds_are_enough() -> None:
     found = gain(make_record("bf16", rounds_s=(0.49, 0.5, 0.51)), make_record(rounds_s=(0.99, 1.0, 1.01)), NO_FLOOR)
     assert found.is_faster

@@ -86,7 +86,8 @@ def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
 
     A few rounds say little of how they scatter: their variance is shrunk toward that of all rounds.
     """
-    more_tokens = of.facts.new_tokens / over.facts.new_tokens if of.workload and over.workload else 1.0
+    tokens = [one.workload.new_tokens if one.workload else 0 for one in (of, over)]
+    more_tokens = tokens[0] / tokens[1] if all(tokens) else 1.0  # a damaged file may have none
     ratio = more_tokens * over.median_s / of.median_s
     low, high = (math.log(more_tokens) + bound for bound in _log_interval(of, over, floor.round_variance))
     is_beyond = abs(math.log(ratio)) > floor.log_ratio
