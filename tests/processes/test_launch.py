@@ -22,6 +22,7 @@ from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.processes.channels import Channel, LineChannel
 from llm_bench_fixtures.processes.launch import (
     IMPORTS,
+    await_imports,
     can_fork,
     process_context,
     start_function,
@@ -50,6 +51,7 @@ def test_where_processes_start_afresh_no_server_is_started(monkeypatch: pytest.M
 
     monkeypatch.setattr(forkserver, "ensure_running", lambda: pytest.fail("a server was started"))
     start_importing(["json"], on_cpu=False)
+    await_imports(on_cpu=False)
 
 
 def test_the_environment_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +103,34 @@ def test_a_forked_process_has_imported_what_could_be(tmp_path: Path) -> None:
         [sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False, env=variables
     )
     assert (done.stdout.split(), done.stderr) == (["True", "False", "0", "False"], "")
+
+
+IMPORTS_SLOWLY = """
+from pathlib import Path
+from llm_bench_fixtures.processes.launch import await_imports, start_importing
+
+if __name__ == "__main__":
+    start_importing(["slow"], on_cpu=True)
+    await_imports(on_cpu=True)
+    print(Path(__file__).with_name("imported").exists())
+"""
+SLOW = """
+import pathlib, time
+time.sleep(1)
+pathlib.Path(__file__).with_name("imported").touch()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
+def test_the_end_of_the_imports_can_be_awaited(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    path = tmp_path / "imports_slowly.py"
+    path.write_text(IMPORTS_SLOWLY, encoding="utf-8")
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False, env=variables
+    )
+    assert (done.stdout.split(), done.stderr) == (["True"], "")
 
 
 def describe_process(channel: Channel[Any, Any], word: str) -> None:

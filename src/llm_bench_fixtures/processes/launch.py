@@ -64,6 +64,17 @@ def start_importing(modules: Sequence[str], *, on_cpu: bool) -> None:
         _ensure_server(modules)
 
 
+def await_imports(*, on_cpu: bool) -> None:
+    """Return once the modules of `start_importing` are imported, as processes can be forked from then on. Raises
+    WorkerDied where none can be started."""
+    if can_fork(on_cpu=on_cpu):
+        start_function("a process that does nothing", _do_nothing, (), on_cpu=True).close()
+
+
+def _do_nothing(_: object) -> None:
+    pass
+
+
 def _ensure_server(modules: Sequence[str] = ()) -> None:
     """Start the server that processes are forked from, unless it runs."""
     from multiprocessing import forkserver, resource_tracker
