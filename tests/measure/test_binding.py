@@ -189,6 +189,22 @@ def test_a_few_tokens_that_take_little_are_followed_by_as_many_as_in_a_trial(
 
 
 @pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("free_s", "tokens"), [(0.02, 10), (0.0625, 5), (0.4, 1)])
+def test_a_trial_has_fewer_tokens_where_ten_take_longer_than_30_ms(
+    free_s: float, tokens: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def note(trials: Trials, *given: object) -> float:
+        asked.extend(one for one in given if isinstance(one, int))
+        return trials.free_s
+
+    monkeypatch.setattr(Trials, "short_s", note)
+    settle([], 2, tiny_fp32, workload, monkeypatch, free_s=free_s)
+    assert asked == [TRIAL_TOKENS] + [tokens] * 2 * TRIALS
+
+
+@pytest.mark.usefixtures("fresh")
 def test_it_is_tried_once_for_each_number_of_threads(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 COMPUTING_SHARE = 0.1  # share of the time: a thread that runs for less doesn't compute
 TRIALS = 6
 TRIAL_TOKENS = 10
+TRIAL_S = 0.03  # fewer tokens do where those take longer
 LONGEST_TRIAL_S = 0.5  # a dozen of longer ones would take too long; and such threads spread out by themselves
 AGREES = math.log(1.02)  # bound and free
 SURE = 2.0  # standard errors by which they have to differ by more
@@ -82,7 +83,8 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
     """Find whether the threads that compute the workload may be bound; kept for `binding_of`.
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
-    free: TRIALS of both in turn are compared, once for each number of threads, unless one takes over LONGEST_TRIAL_S.
+    free: TRIALS of both in turn are compared, once for each number of threads, unless TRIAL_TOKENS take over
+    LONGEST_TRIAL_S.
     tokens: so many are generated to find the threads; None: `finding_threads` has found them.
     """
     took_s = 0.0
@@ -93,8 +95,9 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
     bound = Binding(threads, cores_to_bind(threads))
     agreeing = _AGREEING.get_or_make(model, dict)
     is_asked = bound.cores and len(threads) not in agreeing
-    if is_asked and took_s <= LONGEST_TRIAL_S and _short_s(model, workload) <= LONGEST_TRIAL_S:
-        agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound))
+    if is_asked and took_s <= LONGEST_TRIAL_S and (short_s := _short_s(model, workload)) <= LONGEST_TRIAL_S:
+        enough = min(math.ceil(TRIAL_TOKENS * TRIAL_S / short_s), TRIAL_TOKENS)
+        agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound, enough))
     binding = bound if agreeing.get(len(threads)) else Binding(threads)
     _BINDINGS.put(model, binding)
     return binding
@@ -106,14 +109,14 @@ def computing(before_s: Mapping[int, float], after_s: Mapping[int, float], took_
     return tuple(sorted(thread for thread, at_s in after_s.items() if at_s - before_s.get(thread, 0.0) >= least_s))
 
 
-def _trial_ratios(model: Model, workload: Workload, binding: Binding) -> list[float]:
-    """Log of bound time over free time, one per trial; which comes first alternates."""
+def _trial_ratios(model: Model, workload: Workload, binding: Binding, tokens: int) -> list[float]:
+    """Log of bound time over free time of so many tokens, one per trial; which comes first alternates."""
     ratios = []
     for trial in range(TRIALS):
         took_s = {}
         for bound in (True, False) if trial % 2 else (False, True):
             with binding.applied(trial) if bound else nullcontext():
-                took_s[bound] = _short_s(model, workload)
+                took_s[bound] = _short_s(model, workload, tokens)
         ratios.append(math.log(took_s[True] / took_s[False]))
     return ratios
 
