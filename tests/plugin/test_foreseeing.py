@@ -23,7 +23,7 @@ from llm_bench_fixtures.workloads import CacheKind, Padding
         ({"llm_prompt_length": 256}, Shape(256, 16)),
         ({"llm_batch_size": 4}, Shape(52, 16, prompts=4, batch_size=4, is_padded=True)),
         ({"llm_batch_size": 12}, Shape(60, 16, prompts=12, batch_size=12, is_padded=True)),
-        ({"llm_batch_size": 3}, Shape(44, 16, prompts=6, batch_size=3, is_padded=True)),
+        ({"llm_batch_size": 1}, Shape(32, 16, prompts=2, batch_size=1)),
         ({"prompt": "longest"}, Shape(512 - 16, 16)),
         ({"batch_size": 4, "padding": Padding()}, Shape(60, 16, prompts=4, batch_size=4, is_padded=True)),
         ({"batch_size": 4, "padding": Padding(at_least=128)}, Shape(128, 16, prompts=4, batch_size=4, is_padded=True)),
@@ -32,14 +32,14 @@ from llm_bench_fixtures.workloads import CacheKind, Padding
         ({"prompt": "a" * 400}, Shape(100, 16)),
     ],
     ids=[
-        *("a length", "a batch", "a larger one", "whole batches", "the longest", "padding", "wide", "one by one"),
+        *("a length", "a batch", "a larger one", "one at a time", "the longest", "padding", "wide", "one by one"),
         *("no cache", "a text"),
     ],
 )
 def test_the_size_follows_from_the_parameters(
     given: dict[str, Any], shape: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prompts have 12, 52, 44, 16, 36, 24, 8 and 60 tokens: in fours they are 52 and 60 wide, in threes 52 and 36."""
+    """Prompts have 12, 52, 44, 16, 36, 24, 8 and 60 tokens: in fours they are 52 and 60 wide."""
     settings = parse_settings({"new_tokens": "16"})
     monkeypatch.setattr(foreseeing, "parameters_of", lambda _: given)
     assert shape_of(cast(pytest.Item, None), settings, 512) == shape

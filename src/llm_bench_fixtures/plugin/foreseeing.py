@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle, islice
@@ -29,7 +28,7 @@ from llm_bench_fixtures.session.forecast import Shape
 from llm_bench_fixtures.session.plan import Stage, loads_in
 from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload
 
-LEAST_PROMPTS = 4  # prompts of a case that sweeps batch sizes
+LEAST_PROMPTS = 2  # prompts of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # tokens of a prompt that can't be told before its test runs
 TOKEN_CHARACTERS = 4
 PADDED_PROMPTS = 4
@@ -129,7 +128,7 @@ def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
         return Shape(given["llm_prompt_length"], new_tokens)
     if "llm_batch_size" in given:
         size = given["llm_batch_size"]
-        prompts = math.ceil(LEAST_PROMPTS / size) * size
+        prompts = max(LEAST_PROMPTS, size)
         return Shape.of(_varied(islice(cycle(VARIED_LENGTHS), prompts), new_tokens, size))
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
