@@ -45,7 +45,7 @@ def pytest_collection_finish():
 
 def pytest_unconfigure():
     from llm_bench_fixtures.session import measuring
-    measuring.BENCHMARK_S = 0.5  # where it runs in the process of the test that tests it
+    measuring.BENCHMARK_S = 0.35  # where it runs in the process of the test that tests it
 
 def pytest_llm_bench_variants():
     return [

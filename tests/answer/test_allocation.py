@@ -19,7 +19,7 @@ FOUR = {"fp32": REFERENCE, "v0": ratio(0.5), "v1": ratio(0.46), "v2": ratio(0.44
 
 def test_the_users_own_prompts_get_it_in_their_place() -> None:
     weights = {name: weight_of(name, has_own=True) for name in ("own", "prompt_length", "batch", "cache")}
-    assert weights == {"own": 2.0, "prompt_length": 1.0, "batch": 1.0, "cache": 1.0}
+    assert weights == {"own": 4.0, "prompt_length": 1.0, "batch": 1.0, "cache": 1.0}
 
 
 def test_who_is_shown_to_be_slower_than_another_is_no_contender() -> None:
@@ -63,6 +63,6 @@ def test_a_contest_is_open_while_rivals_have_wide_intervals() -> None:
     assert Allocation(decides=True).open_in({}) == frozenset()
 
 
-@pytest.mark.parametrize(("scenario", "weight"), [("prompt_length", 2.0), ("batch", 2.0), ("cache", 1.0), ("own", 1.0)])
-def test_the_scenarios_that_decide_get_twice_the_time(scenario: str, weight: float) -> None:
+@pytest.mark.parametrize(("scenario", "weight"), [("prompt_length", 4.0), ("batch", 4.0), ("cache", 1.0), ("own", 1.0)])
+def test_the_scenarios_that_decide_get_four_times_the_time(scenario: str, weight: float) -> None:
     assert weight_of(scenario) == weight

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, WIDE, LogRatio
 
-DECIDES = 2.0  # times as much time as other tests
+DECIDES = 4.0  # times as much time as other tests
 CAN_NOT_WIN = 2.0  # times the half-width asked for
 MAY_WIN = 0.5  # times the half-width asked for; for each of several rivals where the answer is decided
 EVEN = math.log1p(WIDE) / math.sqrt(2)  # half-width of either interval that lets two rivals be called equally fast

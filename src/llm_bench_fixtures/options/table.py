@@ -156,7 +156,7 @@ OPTIONS = (
         "3%",
         "SHARE",
         "add timed rounds until they tell the speed-up over the reference to ±SHARE, such as 1%, with 95% confidence; "
-        "without a reference, the latency. A benchmark gets 0.5 seconds for it on average; at 1% nine times "
+        "without a reference, the latency. A benchmark gets 0.35 seconds for it on average; at 1% nine times "
         "as much. 0: only --llm-rounds",
     ),
     Option(

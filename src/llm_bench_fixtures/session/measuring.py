@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import Workload
 
-BENCHMARK_S = 0.5  # seconds that a benchmark gets for its rounds on average, at the usual --llm-max-noise
+BENCHMARK_S = 0.35  # seconds that a benchmark gets for its rounds on average, at the usual --llm-max-noise
 USUAL_NOISE = 0.03
 LEAST_PART = 0.25  # of that, where others have taken more than theirs
 MOST_FINER = 100.0  # times as long for narrower intervals, which need the square of what they are narrower by
