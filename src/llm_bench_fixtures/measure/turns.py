@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Workload
 
-# Before whole rounds some 20 ms of a small model: with 2 tokens a round took 2 to 6 % longer than in a loop. Slices begin
-# cold anyway: there a round after 2 tokens took 1.007 ± 0.015 times as long as after 10 (nine variants, Xeon).
+# Before whole rounds some 20 ms of a small model: with 2 tokens a round took 2 to 6 % longer than in a loop. Slices
+# begin cold anyway: there a round after 2 tokens took 1.007 ± 0.015 times as long as after 10 (nine variants, Xeon).
 WARMING_TOKENS = 10
 WARMING_TOKENS_IN_SLICES = 2
 
