@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from shutil import copy
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import QualityCollapsed
+from llm_bench_fixtures.models.backends.onnx_graphs import ERRORS, PROVIDERS
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
 Feed: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
@@ -33,41 +35,76 @@ def recipe(texts: Sequence[str]) -> str:
     )
 
 
-def record_feeds(module: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Feed]:
-    """The inputs of every forward pass of real `generate` calls: each prompt's prefill, then its decode steps."""
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass in float32."""
+
+    feed: Feed
+    logits: NDArray[np.float32]
+    """(1, T, V)"""
+
+
+def calibrate(
+    module: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    graph: Path,
+    scratch: Path,
+    operators: list[str],
+) -> tuple[Any, list[Pass]]:
+    """The least and the largest value of each activation, as ONNX Runtime's quantizer takes them, over all forward
+    passes of real `generate` calls; and those passes that are enough to see a broken model: each prompt's prefill and
+    last step.
+
+    module: generates over the graph, and gets its session back.
+    """
     import torch
+    from onnxruntime import InferenceSession, SessionOptions
+    from onnxruntime.quantization.calibrate import MinMaxCalibrater
 
     prepare_for_greedy(module, tokenizer)
     session = module.session
-    recorder = _Recorder(session)
-    module.session = recorder
-    try:
-        for prompt in _prompts(tokenizer, texts):
-            ids = torch.tensor([prompt])
-            module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS)
-    finally:
-        module.session = session
-    return recorder.feeds
-
-
-def checked(feeds: Sequence[Feed]) -> list[Feed]:
-    """Feeds of each prompt's prefill and last step, which are enough to see a broken model."""
-    return [feed for place, feed in enumerate(feeds) if place % NEW_TOKENS in (0, NEW_TOKENS - 1)]
+    with TemporaryDirectory(dir=scratch) as folder:  # the library writes next to the graph that it reads
+        copies = [Path(copy(path, folder)) for path in sorted(graph.parent.glob(f"{graph.stem}.onnx*"))]
+        augmented = str(Path(folder, "augmented.onnx"))
+        calibrator = MinMaxCalibrater(copies[0], operators, augmented, use_external_data_format=len(copies) > 1)
+        for path in copies:
+            path.unlink()
+        calibrator.augment_graph()
+        del calibrator.model  # it holds the weights
+        options = SessionOptions()  # the library's own session is not optimized: each run transposes tied weights
+        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), ERRORS
+        calibrator.infer_session = InferenceSession(augmented, options, [PROVIDERS["cpu"]])
+        module.session = recorder = _Recorder(calibrator)
+        try:
+            for prompt in _prompts(tokenizer, texts):
+                ids = torch.tensor([prompt])
+                module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS)
+        finally:
+            module.session = session
+        return calibrator.compute_data(), recorder.checked
 
 
 class _Recorder:
-    """Stands in for an inference session and keeps a copy of what it is fed."""
+    """Stands in for an inference session: runs the calibrator's, which gives the ranges, too."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self.feeds: list[Feed] = []
+    def __init__(self, calibrator: Any) -> None:
+        self._calibrator = calibrator
+        self._outputs = [output.name for output in calibrator.infer_session.get_outputs()]
+        self._runs = 0
+        self.checked: list[Pass] = []
 
-    def run(self, outputs: Any, feed: Feed) -> Any:
-        self.feeds.append({name: value.copy() for name, value in feed.items()})
-        return self._session.run(outputs, feed)
+    def run(self, outputs: Sequence[str] | None, feed: Feed) -> Any:
+        found = dict(zip(self._outputs, self._calibrator.infer_session.run(None, feed), strict=True))
+        own = self._calibrator.model_original_outputs
+        self._calibrator.intermediate_outputs.append([None if name in own else found[name] for name in self._outputs])
+        if self._runs % NEW_TOKENS in (0, NEW_TOKENS - 1):
+            self.checked.append(Pass({name: value.copy() for name, value in feed.items()}, found["logits"].copy()))
+        self._runs += 1
+        return [found[name] for name in outputs or (name for name in self._outputs if name in own)]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
+        return getattr(self._calibrator.infer_session, name)
 
 
 def _prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
@@ -77,27 +114,9 @@ def _prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[l
     return [ids[start : start + PROMPT_TOKENS] for start in range(0, step * PROMPTS, step)]
 
 
-def tensor_ranges(graph: Path, feeds: Sequence[Feed], scratch: Path, operators: list[str]) -> Any:
-    """The least and the largest value of each activation over the feeds, as ONNX Runtime's quantizer takes them."""
-    from onnxruntime.quantization import CalibrationMethod, create_calibrator
-
-    reader = SimpleNamespace(get_next=partial(next, iter(feeds), None))
-    with TemporaryDirectory(dir=scratch) as folder:  # for the graph, and its weights under a name of the library's own
-        calibrator = create_calibrator(
-            graph,
-            op_types_to_calibrate=operators,
-            augmented_model_path=str(Path(folder, "augmented.onnx")),
-            calibrate_method=CalibrationMethod.MinMax,
-            use_external_data_format=graph.with_suffix(".onnx_data").exists(),
-            extra_options={"symmetric": False},
-        )
-        calibrator.collect_data(reader)
-        return calibrator.compute_data()
-
-
-def check_close(reference: Any, quantized: Any, feeds: Sequence[Feed]) -> None:
-    """Raise QualityCollapsed where the quantized session's next-token distributions are far from the reference's."""
-    divergence = sum(_divergence(reference, quantized, feed) for feed in feeds) / len(feeds)
+def check_close(passes: Sequence[Pass], quantized: Any) -> None:
+    """Raise QualityCollapsed where the quantized session's next-token distributions are far from those in float32."""
+    divergence = sum(_divergence(one, quantized) for one in passes) / len(passes)
     if not divergence < KL_LIMIT:
         raise QualityCollapsed(
             f"static quantization broke the model: KL divergence from float32 of {divergence:.3f} nats per token over "
@@ -105,10 +124,10 @@ def check_close(reference: Any, quantized: Any, feeds: Sequence[Feed]) -> None:
         )
 
 
-def _divergence(reference: Any, quantized: Any, feed: Feed) -> float:
-    """Mean over the feed's positions of KL(reference || quantized), in nats."""
+def _divergence(reference: Pass, quantized: Any) -> float:
+    """Mean over the pass' positions of KL(reference || quantized), in nats."""
     import torch
 
-    logits = [torch.from_numpy(session.run(["logits"], feed)[0]) for session in (reference, quantized)]
+    logits = map(torch.from_numpy, (reference.logits, quantized.run(["logits"], reference.feed)[0]))
     p, q = (torch.log_softmax(values.double(), dim=-1) for values in logits)
     return float((p.exp() * (p - q)).sum(-1).mean())

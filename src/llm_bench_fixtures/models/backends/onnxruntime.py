@@ -147,10 +147,11 @@ def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     return trial
 
 
-def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None) -> None:
-    """Try the graph in the folder, as `try_converted` does. What is raised says all of what fails."""
+def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None = None) -> Any:
+    """Try the graph in the folder, as `try_converted` does, and return it, opened. What is raised says all of what
+    fails."""
     open_quietly = partial(graphs.open_model, folder, request.device, log_severity=graphs.FATAL_ERRORS)
-    optimum_models.try_converted(request, "ONNX Runtime", open_quietly, trial)
+    return optimum_models.try_converted(request, "ONNX Runtime", open_quietly, trial)
 
 
 def instruction_set() -> str:
@@ -186,21 +187,20 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.CALIBRATING, f"calibrating {name} on generated text"):
-            float_model = graphs.open_model(exported.folder, request.device)
-            tokenizer = request.source.load_tokenizer()
-            feeds = calibration.record_feeds(float_model, tokenizer, texts)
-            ranges = calibration.tensor_ranges(graphs.only_graph(exported.folder), feeds, folder, STATIC_OPERATORS)
+            module, tokenizer = graphs.open_model(exported.folder, request.device), request.source.load_tokenizer()
+            graph = graphs.only_graph(exported.folder)
+            ranges, passes = calibration.calibrate(module, tokenizer, texts, graph, folder, STATIC_OPERATORS)
+            del module  # its session holds the weights
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
-            _quantize(request, exported.folder, folder, ranges)
+            module = _quantize(request, exported.folder, folder, ranges)
         with request.progress.activity(Phase.CALIBRATING, f"checking {name} in int8 against float32"):
-            quantized_model = graphs.open_model(folder, request.device)
-            calibration.check_close(float_model.session, quantized_model.session, calibration.checked(feeds))
+            calibration.check_close(passes, module.session)
 
     return request.store.get("onnx-int8-static", key, build)
 
 
-def _quantize(request: LoadRequest, source: Path, target: Path, ranges: Any = None) -> None:
-    """ranges: of the activations; None to quantize them as they come.
+def _quantize(request: LoadRequest, source: Path, target: Path, ranges: Any = None) -> Any:
+    """The quantized model, opened. ranges: of the activations; None to quantize them as they come.
 
     Raises BackendUnavailable where the quantized graph can't be made or run.
     """
@@ -211,7 +211,7 @@ def _quantize(request: LoadRequest, source: Path, target: Path, ranges: Any = No
         for settings in source.glob("*config.json"):
             shutil.copy(settings, target)
         graphs.count_weights(target)
-    _try(request, target)
+    return _try(request, target)
 
 
 def quantized(graph_file: Path, ranges: Any) -> Any:

@@ -59,9 +59,9 @@ def unbind_partials(module: ModuleType) -> None:
 
 def try_converted(
     request: LoadRequest, engine: str, open_module: Callable[[], Any], trial: TextTrial | None = None
-) -> None:
+) -> Any:
     """Generate two tokens for two rows with what was converted, and hold it against the trial, so that one that fails
-    isn't kept.
+    isn't kept. Returns it, opened.
 
     Raises BackendUnavailable for one that doesn't run, AnotherModel for one that fails the trial.
     """
@@ -74,6 +74,7 @@ def try_converted(
         module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2)
         if trial is not None:
             trial.check(f"{engine}'s conversion", partial(logits_of, module))
+        return module
 
 
 class HoardingModel(TransformersModel):
