@@ -136,9 +136,13 @@ def test_rounds_in_a_row_share_what_warms_them_and_their_slices(
     assert warmed == [2]
 
 
-@pytest.mark.parametrize("slice_tokens", [0, 3])
+@pytest.mark.parametrize(("slice_tokens", "warming_tokens"), [(0, 10), (3, 10), (1, 2)])
 def test_what_warms_up_runs_bound_and_before_the_round(
-    slice_tokens: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+    slice_tokens: int,
+    warming_tokens: int,
+    tiny_fp32: TransformersModel,
+    workload: Workload,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then others suspend the process, so that nothing has to fall asleep, or all of the round is over."""
     order: list[object] = []
@@ -160,6 +164,6 @@ def test_what_warms_up_runs_bound_and_before_the_round(
     monkeypatch.setattr(turns, "fall_asleep", lambda: order.append("asleep"))
     take_turns(tiny_fp32, lambda: None, workload, slice_tokens=slice_tokens, draw=3, warms=True)
     asleep = [] if slice_tokens else ["asleep"]
-    assert order == [("bound", 3), ("warmed", 2 if slice_tokens else 10), "round", *asleep, "free"]
+    assert order == [("bound", 3), ("warmed", warming_tokens), "round", *asleep, "free"]
     take_turns(tiny_fp32, lambda: None, workload)
     assert order[4 + len(asleep) :] == ["round", "asleep"]

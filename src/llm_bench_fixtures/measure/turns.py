@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Workload
 
-# Before whole rounds some 20 ms of a small model: with 2 tokens a round took 2 to 6 % longer than in a loop. Slices
-# begin cold anyway: there a round after 2 tokens took 1.007 ± 0.015 times as long as after 10 (nine variants, Xeon).
+# Some 20 ms of a small model: with 2 tokens a round took 2 to 6 % longer than in a loop. A round that pauses has cold
+# steps anyway: after 2 tokens it took 0.985 ± 0.020 times as long as after 10 (± is a standard error; the embedded
+# model's variants of torch and bitsandbytes on an Intel Xeon).
 WARMING_TOKENS = 10
-WARMING_TOKENS_IN_SLICES = 2
+WARMING_TOKENS_WITH_PAUSES = 2
 
 
 def take_turns(
@@ -44,11 +45,12 @@ def take_turns(
     sleep. probes: time the fixed probe before each round, which empties the caches anyway.
     """
     pauses = Pauses(pause, slice_tokens) if slice_tokens else None
+    does_pause = 0 < 2 * slice_tokens <= sum(workload.new_tokens_by_batch)
     binding = binding_of(model)
     done: list[Round] = []
     with binding.applied(draw) if draw is not None else nullcontext():
         if warms:
-            generate_some(model, workload, WARMING_TOKENS_IN_SLICES if pauses else WARMING_TOKENS)
+            generate_some(model, workload, WARMING_TOKENS_WITH_PAUSES if does_pause else WARMING_TOKENS)
         for _ in range(rounds):
             probe_s = run_probe(model) if probes else None
             one = _watched_round(model, workload, pauses, binding.threads)
