@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 COMPUTING_SHARE = 0.1  # share of the time: a thread that runs for less doesn't compute
 TRIALS = 6
 TRIAL_TOKENS = 10
-TRIAL_S = 0.03  # fewer tokens do where those take longer
+TRIAL_S = 0.03  # where TRIAL_TOKENS take longer, a trial has fewer, but some decode steps
+FEWEST_TRIAL_TOKENS = 3
 LONGEST_TRIAL_S = 0.5  # a dozen of longer ones would take too long; and such threads spread out by themselves
 AGREES = math.log(1.02)  # bound and free
 SURE = 2.0  # standard errors by which they have to differ by more
@@ -83,8 +84,8 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
     """Find whether the threads that compute the workload may be bound; kept for `binding_of`.
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
-    free: TRIALS of both in turn are compared, once for each number of threads, unless TRIAL_TOKENS take over
-    LONGEST_TRIAL_S.
+    free: TRIALS of both in turn are compared, once for each number of threads. They are as short as TRIAL_S where that
+    leaves some tokens, and where TRIAL_TOKENS take over LONGEST_TRIAL_S there are none.
     tokens: so many are generated to find the threads; None: `finding_threads` has found them.
     """
     took_s = 0.0
@@ -96,7 +97,7 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
     agreeing = _AGREEING.get_or_make(model, dict)
     is_asked = bound.cores and len(threads) not in agreeing
     if is_asked and took_s <= LONGEST_TRIAL_S and (short_s := _short_s(model, workload)) <= LONGEST_TRIAL_S:
-        enough = min(math.ceil(TRIAL_TOKENS * TRIAL_S / short_s), TRIAL_TOKENS)
+        enough = min(max(math.ceil(TRIAL_TOKENS * TRIAL_S / short_s), FEWEST_TRIAL_TOKENS), TRIAL_TOKENS)
         agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound, enough))
     binding = bound if agreeing.get(len(threads)) else Binding(threads)
     _BINDINGS.put(model, binding)
