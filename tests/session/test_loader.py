@@ -12,6 +12,7 @@ from run_factory import make_variant
 from llm_bench_fixtures.errors import InvalidSetting, NotReached, TimeUp
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled
 from llm_bench_fixtures.models.backends.compiled import CompiledModel
+from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.lineup import plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.model import ModelFacts
@@ -124,6 +125,49 @@ def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.Mon
     one.load(third)
     assert (machine.loaded, one.beside(reference)) == (2, first)
     assert one._tight["third"].startswith("half had to make room for it in memory")
+
+
+class NotedSetup:
+    """Notes in which order a plan asks for what it needs."""
+
+    def __init__(self, order: list[str], **options: str) -> None:
+        self.settings, self.progress = parse_settings({"memory_share": "0", **options}), Progress()
+        self.device = SimpleNamespace(kind=DeviceKind.CPU)
+        self.known_limits, self.forecast = None, Forecast()
+        self._order = order
+
+    @property
+    def limits(self) -> None:
+        self._order.append("limits")
+
+    @property
+    def source(self) -> None:
+        self._order.append("source")
+
+    @property
+    def free_bytes(self) -> None:
+        self._order.append("free memory")
+
+
+@pytest.mark.parametrize(
+    ("options", "forks", "order"),
+    [
+        ({}, True, ["imports begin", "source", "free memory", "imports end", "limits"]),
+        ({"limits_time": "0"}, True, ["imports begin", "source", "free memory", "limits"]),
+        ({}, False, ["limits", "source", "free memory", "limits"]),
+        ({"in_process": "true"}, True, ["limits", "source", "free memory", "limits"]),
+    ],
+    ids=["in processes that are forked", "not at all", "in processes that start afresh", "in this process"],
+)
+def test_limits_are_measured_while_nothing_is_imported(
+    options: dict[str, str], forks: bool, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(loader, "can_fork", lambda **_: forks)
+    monkeypatch.setattr(loader, "start_importing", lambda *_, **__: found.append("imports begin"))
+    monkeypatch.setattr(loader, "await_imports", lambda **_: found.append("imports end"))
+    VariantLoader(NotedSetup(found, **options), RunBuilder("fp32")).plan([Variant("fp32", "torch", "")])
+    assert found == order
 
 
 class Roomy:

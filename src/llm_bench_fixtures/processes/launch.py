@@ -65,10 +65,11 @@ def start_importing(modules: Sequence[str], *, on_cpu: bool) -> None:
 
 
 def await_imports(*, on_cpu: bool) -> None:
-    """Return once the modules of `start_importing` are imported, as processes can be forked from then on. Raises
-    WorkerDied where none can be started."""
+    """Return once the modules of `start_importing` are imported, as processes can be forked from then on. Where none
+    can be started, the next one says why."""
     if can_fork(on_cpu=on_cpu):
-        start_function("a process that does nothing", _do_nothing, (), on_cpu=True).close()
+        with contextlib.suppress(WorkerDied):
+            start_function("a process that does nothing", _do_nothing, (), on_cpu=True).close()
 
 
 def _do_nothing(_: object) -> None:

@@ -37,7 +37,7 @@ from llm_bench_fixtures.models.needs import (
 )
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
-from llm_bench_fixtures.processes.launch import await_imports, start_importing
+from llm_bench_fixtures.processes.launch import await_imports, can_fork, start_importing
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.progress import Part, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -128,8 +128,11 @@ class VariantLoader:
     def plan(self, variants: Sequence[Variant]) -> Lineup:
         """Decide which of them are loaded together. The reference is the first, if it is among them."""
         setup = self._setup
-        if not setup.settings.in_process:
-            start_importing(self._imports(variants), on_cpu=self._on_cpu)
+        forks = can_fork(on_cpu=self._on_cpu) and not setup.settings.in_process
+        if forks:
+            start_importing(self._imports(variants), on_cpu=True)
+        else:
+            _ = setup.limits
         _ = setup.source  # the source is tried out in such a process
         _ = setup.free_bytes
         if not setup.settings.memory_share or setup.settings.device_map is not None:
@@ -138,10 +141,10 @@ class VariantLoader:
             budget = int(setup.free_bytes * setup.settings.memory_share)
             needs = {variant.id: self._need(variant) for variant in variants}
             self.lineup = plan_lineup(variants, self._results.reference, needs, budget)
-        if setup.settings.limits_time and not setup.settings.in_process:  # they are measured while nothing else runs
+        if forks and setup.settings.limits_time and setup.known_limits is None:
             with setup.progress.activity(Phase.IMPORTING, "importing what the variants need"):
-                await_imports(on_cpu=self._on_cpu)
-        _ = setup.limits
+                await_imports(on_cpu=True)
+        _ = setup.limits  # while nothing else runs
         return self.lineup
 
     def _need(self, variant: Variant) -> Need:
