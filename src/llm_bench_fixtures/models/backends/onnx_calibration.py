@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copy
+from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import QualityCollapsed
-from llm_bench_fixtures.models.backends.onnx_graphs import ERRORS, PROVIDERS
+from llm_bench_fixtures.models.backends.onnx_graphs import PROVIDERS, session_options
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
 
 if TYPE_CHECKING:
@@ -52,29 +52,31 @@ def calibrate(
     scratch: Path,
     operators: list[str],
 ) -> tuple[Any, list[Pass]]:
-    """The least and the largest value of each activation, as ONNX Runtime's quantizer takes them, over all forward
-    passes of real `generate` calls; and those passes that are enough to see a broken model: each prompt's prefill and
-    last step.
+    """Ranges of the activations, and what tells whether the quantized model still works.
 
-    module: generates over the graph, and gets its session back.
+    The ranges, as ONNX Runtime's quantizer takes them, are over all forward passes of real `generate` calls: each
+    prompt's prefill, and its decode steps. The passes are each prompt's prefill and last step.
+
+    module: generates over the graph, and gets its session back. scratch: a folder for files of that size. operators:
+    their inputs' and outputs' ranges are found.
     """
     import torch
-    from onnxruntime import InferenceSession, SessionOptions
+    from onnxruntime import InferenceSession
     from onnxruntime.quantization.calibrate import MinMaxCalibrater
 
     prepare_for_greedy(module, tokenizer)
-    session = module.session
-    with TemporaryDirectory(dir=scratch) as folder:  # the library writes next to the graph that it reads
-        copies = [Path(copy(path, folder)) for path in sorted(graph.parent.glob(f"{graph.stem}.onnx*"))]
+    session, weights = module.session, graph.with_suffix(".onnx_data")
+    files = [path for path in (graph, weights) if path.exists()]
+    with TemporaryDirectory(dir=scratch) as folder:
+        copies = [Path(copyfile(path, Path(folder, path.name))) for path in files]  # the library writes next to them
         augmented = str(Path(folder, "augmented.onnx"))
         calibrator = MinMaxCalibrater(copies[0], operators, augmented, use_external_data_format=len(copies) > 1)
         for path in copies:
             path.unlink()
         calibrator.augment_graph()
         del calibrator.model  # it holds the weights
-        options = SessionOptions()  # the library's own session is not optimized: each run transposes tied weights
-        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), ERRORS
-        calibrator.infer_session = InferenceSession(augmented, options, [PROVIDERS["cpu"]])
+        # The library's own session is not optimized, and transposes tied weights in each run.
+        calibrator.infer_session = InferenceSession(augmented, session_options(), [PROVIDERS["cpu"]])
         module.session = recorder = _Recorder(calibrator)
         try:
             for prompt in _prompts(tokenizer, texts):

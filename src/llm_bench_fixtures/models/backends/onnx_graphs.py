@@ -40,17 +40,24 @@ class OnnxModel(HoardingModel):
             shrink_arena(self.module)
 
 
-def open_model(folder: Path, device: Device, *, log_severity: int = ERRORS) -> Any:
-    """A generation model over the ONNX file in the folder, with as many threads as torch uses."""
+def session_options(log_severity: int = ERRORS) -> Any:
+    """Those of a session that has as many threads as torch."""
     import torch
-    from onnxruntime import InferenceSession, SessionOptions
+    from onnxruntime import SessionOptions
 
     options = SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = log_severity
-    graph, provider = only_graph(folder), PROVIDERS[device.kind]
+    return options
+
+
+def open_model(folder: Path, device: Device, *, log_severity: int = ERRORS) -> Any:
+    """A generation model over the ONNX file in the folder."""
+    from onnxruntime import InferenceSession
+
+    graph, provider, options = only_graph(folder), PROVIDERS[device.kind], session_options(log_severity)
     if USES_EXPORTER:
         from llm_bench_fixtures.models.backends.onnx_generation import GraphModel
 
