@@ -14,7 +14,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS
-from llm_bench_fixtures.measure.turns import WARMING_TOKENS_IN_SLICES
+from llm_bench_fixtures.measure.turns import WARMING_TOKENS
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, USUAL_WINDOW
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Making, makings_in
@@ -55,7 +55,7 @@ PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
 CHECKED = Shape(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
 SAMPLE = 4000  # characters, whose tokens are counted
-UNKNOWN_MAKING_S = 40.0  # times as long as a load, where nothing was ever made
+UNKNOWN_MAKING_S = 10.0  # times as long as a load, where nothing was ever made
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _making_s(setup: Setup, variant: Variant, made: Collection[Made], unknown_s:
 def _warm_up_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: bool) -> Phases:
     """A variant's rounds of a case before those that are timed: one is observed, and some tokens more warm up. Of a
     large model some tokens stand for all that."""
-    tokens = BRIEF_TOKENS if is_large else min(WARMING_TOKENS_IN_SLICES, shape.new_tokens)
+    tokens = BRIEF_TOKENS if is_large else min(WARMING_TOKENS, shape.new_tokens)
     some = runner.round_of(replace(shape, prompts=shape.batch_size, new_tokens=tokens))
     whole = settings.warmup_rounds - 1 + (0.0 if is_large else OBSERVED_LONGER)
     return some + whole * runner.round_of(shape)
