@@ -9,7 +9,7 @@ pytestmark = pytest.mark.llm_scenario(
     columns=("output_tokens_per_s", "per_sample_latency_s", "ttft_s", "tpot_s", "padded_tokens", "own_memory_bytes"),
 )
 
-LEAST_PROMPTS = 2  # a larger batch is a round of its own
+LEAST_PROMPTS = 2  # larger sizes run a single batch
 
 
 def test_batch(llm_benchmark, llm_prompts, llm_batch_size):
