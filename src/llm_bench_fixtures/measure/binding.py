@@ -84,8 +84,8 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
     """Find whether the threads that compute the workload may be bound; kept for `binding_of`.
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
-    free: TRIALS of both in turn are compared, once for each number of threads. They are as short as TRIAL_S where that
-    leaves some tokens, and where TRIAL_TOKENS take over LONGEST_TRIAL_S there are none.
+    free: TRIALS of both in turn are compared, once for each number of threads. They take about TRIAL_S
+    where that leaves some tokens; where TRIAL_TOKENS take over LONGEST_TRIAL_S, nothing is tried.
     tokens: so many are generated to find the threads; None: `finding_threads` has found them.
     """
     took_s = 0.0
