@@ -89,6 +89,16 @@ raise RuntimeError("which is no ImportError")
 """
 
 
+def run_beside(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with the folder's modules at hand."""
+    path = folder / "program.py"
+    path.write_text(program, encoding="utf-8")
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False, env=variables
+    )
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
 def test_a_forked_process_has_imported_what_could_be(tmp_path: Path) -> None:
     """Quietly; what can't be imported hinders no other module, and this process imports none of them.
@@ -96,12 +106,7 @@ def test_a_forked_process_has_imported_what_could_be(tmp_path: Path) -> None:
     Bug: at Ctrl-C in the first seconds the process that they are forked from wrote a traceback.
     """
     (tmp_path / "noisy.py").write_text(NOISY, encoding="utf-8")
-    path = tmp_path / "in_a_fork.py"
-    path.write_text(IN_A_FORK, encoding="utf-8")
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False, env=variables
-    )
+    done = run_beside(tmp_path, IN_A_FORK)
     assert (done.stdout.split(), done.stderr) == (["True", "False", "0", "False"], "")
 
 
@@ -124,12 +129,7 @@ pathlib.Path(__file__).with_name("imported").touch()
 @pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
 def test_the_end_of_the_imports_can_be_awaited(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
-    path = tmp_path / "imports_slowly.py"
-    path.write_text(IMPORTS_SLOWLY, encoding="utf-8")
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False, env=variables
-    )
+    done = run_beside(tmp_path, IMPORTS_SLOWLY)
     assert (done.stdout.split(), done.stderr) == (["True"], "")
 
 
