@@ -590,7 +590,7 @@ def test_the_smallest_weights_stand_beside_the_peaks() -> None:
     run = with_peaks(("fp32", 100_000_000), ("v0", 95_000_000))
     run = replace(run, variants=(run.variants[0], make_variant("v0", weight_bytes=1_320_000)))
     assert for_reader(run, Reader.MEMORY).notes == (
-        "No measurable difference in memory: fp32, v0 (95.0 MB).",
+        "Too close in memory to rank, with peaks within 10 % or 5.00 MB: fp32, v0 (95.0 MB).",
         "v0 has the smallest weights: 1.32 MB, 33 % of fp32's 4.00 MB.",
     )
 
@@ -755,7 +755,7 @@ def test_memory_that_is_not_shown_to_be_less_than_the_references_is_no_recommend
     run = with_peaks(("fp32", 100_000_000), ("v0", 40_000_000), ("v1", 40_000_000), ("v1", 95_000_000))
     found = for_reader(run, Reader.MEMORY)
     assert found.pick.alike == ("v0",)
-    assert found.notes[0].startswith("No measurable difference in memory: v0, v1 (")
+    assert found.notes[0].startswith("Too close in memory to rank, with peaks within 10 % or 5.00 MB: v0, v1 (")
 
 
 def test_few_blocks_with_a_wide_interval_are_unknown_and_not_no() -> None:

@@ -14,6 +14,7 @@ from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks_of
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, standings_for
+from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
@@ -337,9 +338,17 @@ def _notes(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: Stan
     if others and pick.outcome is Outcome.UNDECIDED:
         yield f"Other candidates for the {pick.reader}: {others}."
     elif others:
-        yield f"No measurable difference in {pick.reader.quantity}: {pick.best.variant}, {others}."
+        yield f"{_tie_words(pick)}: {pick.best.variant}, {others}."
     yield from (_rejection([(pick, one)], standings) for one in pick.beyond_limit if (pick, one) not in rivals)
     yield from _weights(pick, seen, standings)
+
+
+def _tie_words(pick: Pick) -> str:
+    """Why the choices aren't ranked. Memory may differ by less than its tolerance, or at some of its peaks alone."""
+    if pick.metric in PEAKS:
+        metric = METRIC_BY_NAME[pick.metric]
+        return f"Too close in memory to rank, with peaks within {in_words(metric.default_tolerance, metric)}"
+    return f"No measurable difference in {pick.reader.quantity}"
 
 
 def _figure_in_short(choice: Choice, pick: Pick) -> str:
