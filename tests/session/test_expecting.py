@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -146,18 +146,31 @@ def test_a_small_model_is_scored_once_on_everything(tmp_path: Path, monkeypatch:
     assert found.expected_s(Work.QUALITY, "bnb-int8", "1") == 0
 
 
-def test_a_large_one_is_scored_on_samples_that_double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9)
+@pytest.mark.parametrize(
+    ("options", "passes"),
+    [
+        ({"choices": "none"}, ([1000], [1000], [2000], [2000])),
+        ({"choices": "none", "window": "501"}, ([1500], [1500], [2000, 1000], [2000, 1000])),
+        pytest.param({}, ([1000, 480], [1000, 480], [2000, 40], [2000]), id="questions"),
+    ],
+)
+def test_a_large_model_is_scored_on_samples_that_double(
+    options: dict[str, str], passes: Sequence[Sequence[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six texts of 1,001 tokens: each is fed 1,000, and a pass takes up to 2,048. Windows of 501 tokens are 250 apart:
+    each text has three, which are fed 500 and score 500, 250 and 250; the first sample draws three. Each of 50
+    questions has two choices, of 11 tokens with it."""
+    corpus, questions = tmp_path / "corpus", tmp_path / "questions.jsonl"
+    corpus.mkdir()
+    for number in range(6):
+        (corpus / f"{number}.txt").write_text("a" * 1001)
+    questions.write_text('{"prompt": "ten tokens", "choices": ["a", "b"], "answer": 0}\n' * 50)
+    monkeypatch.setattr(expecting, "_tokens_per_character", lambda _: 1.0)
+    given = {"corpus": str(corpus), "choices": str(questions), **options}
+    found = expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9, **given)
     for name in ("fp32", "bnb-int8"):
-        first, *more = (found.expected_s(Work.QUALITY, name, sample) for sample in ("", "1", "2"))
-        assert first > 0
-        assert more == [first, 2 * first]
-
-
-def test_the_last_sample_is_what_is_left() -> None:
-    """Of 6 times the first: 1 + 1 + 2 + 2."""
-    assert list(expecting._doubling(6.0)) == [1.0, 2.0, 2.0]
-    assert list(expecting._doubling(1.0)) == []
+        seconds = [found.expected_s(Work.QUALITY, name, sample) for sample in ("", "1", "2", "3", "4")]
+        assert seconds == pytest.approx([*(sum(map(runner(name, 10**9).pass_s, sample)) for sample in passes), 0])
 
 
 def test_modes_are_compared_of_variants_with_such_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

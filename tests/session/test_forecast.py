@@ -82,11 +82,6 @@ def test_a_load_copies_the_weights_and_generates_once() -> None:
     assert made.load_s(first) == (2 * 400 + 100) / 100 + (400 + 100) / 50 + 2.0
 
 
-def test_quality_is_as_many_passes_as_there_are_windows() -> None:
-    assert FP32.quality_s(positions=100, passes=2) == 2 * 50 * 0.2
-    assert FP32.quality_s(0, 0) == 0
-
-
 def made(model: str, weights: int, seconds: float, is_current: bool = True) -> Made:
     return Made("ort", model, weights, seconds, is_current)
 
@@ -218,6 +213,20 @@ def test_what_takes_longer_than_expected_corrects_what_is_to_come_at_once(foreca
         clock.advance(40)
         assert forecast.left_s == 40.0
     assert forecast.left_s == 40.0
+
+
+def test_work_of_the_same_kind_within_another_is_none_of_its_time(forecast: Forecast, clock: Clock) -> None:
+    """A variant's sample waits for the reference's, as the one before it is yet to be scored. Each takes 10 s."""
+    for variant in ("fp32", "int8"):
+        for sample in ("1", "2"):
+            forecast.expect(Work.QUALITY, variant, 10.0, sample)
+    with forecast.doing(Work.QUALITY, "int8", name="1"):
+        with forecast.doing(Work.QUALITY, "fp32", name="1"):
+            clock.advance(10)
+        clock.advance(4)
+        assert forecast.left_s == 26
+        clock.advance(6)
+    assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, 20.0)
 
 
 def test_what_is_made_within_a_load_is_none_of_its_time(forecast: Forecast, clock: Clock) -> None:

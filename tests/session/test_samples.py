@@ -49,7 +49,7 @@ class Case:
             choices=ChoiceSet("questions", ITEMS),
             source=SimpleNamespace(weights=weights),
             progress=Progress(),
-            forecast=Forecast(),
+            forecast=Forecast(lambda: self.now_s),
         )
         self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
         kept = KeptReference("fp32")
@@ -124,6 +124,18 @@ def test_an_undecided_one_grows_to_half_a_percent_and_the_reference_with_it() ->
     assert metrics["ppl_ratio_error"] < 0.005
     order = [("fp32", 0), ("int8", 0), ("fp32", 1), ("int8", 1), ("fp32", 2), ("int8", 2)]
     assert case.scored == order
+
+
+def test_a_sample_of_the_reference_is_its_own_work() -> None:
+    """Each second sample takes 10 s, as expected; int8's is what makes fp32's needed."""
+    case = Case()
+    forecast = case.samples._setup.forecast
+    for name in ("fp32", "int8"):
+        forecast.expect(Work.QUALITY, name, 10.0, "1")
+    case.score("fp32")
+    case.score("int8", 0.01, 0.2)
+    assert case.grow()["int8"]["scored_tokens"] == 2000
+    assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, None)
 
 
 def test_samples_grow_in_turns() -> None:

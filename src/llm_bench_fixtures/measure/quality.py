@@ -235,7 +235,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
         return Score(-np.concatenate(scored_parts).astype(np.float32))
     nll = np.empty(total, np.float32)
     scored = 0
-    most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary)
+    most_tokens = most_tokens_of(model.facts.vocabulary)
     with torch.inference_mode():
         for group in group_windows(windows, most_tokens):
             logits = _batch_logits(model, [windows[index] for index in group])
@@ -252,6 +252,11 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     model.forget_caches()
     model.device.release_cached_memory(oldest=False)  # other variants' processes want it
     return Score(nll)
+
+
+def most_tokens_of(vocabulary: int) -> int:
+    """Tokens that are fed to a model of so large a vocabulary in one pass."""
+    return min(BATCH_TOKENS, BATCH_ELEMENTS // vocabulary)
 
 
 def by_window(values: NDArray[Any], windows: Sequence[Window]) -> list[NDArray[Any]]:

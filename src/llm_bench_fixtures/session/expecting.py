@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
-from llm_bench_fixtures.measure.quality import BATCH_TOKENS
+from llm_bench_fixtures.measure.quality import BATCH_TOKENS, group_windows, most_tokens_of
 from llm_bench_fixtures.measure.turns import WARMING_TOKENS
-from llm_bench_fixtures.measure.windows import FIRST_TOKENS, USUAL_WINDOW
+from llm_bench_fixtures.measure.windows import USUAL_WINDOW, Window, plan_windows, samples_of, strided_windows
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
@@ -34,9 +34,10 @@ from llm_bench_fixtures.session.forecast import (
     Work,
     load_name,
     making_s,
+    sample_name,
 )
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
-from llm_bench_fixtures.session.samples import FIRST_ITEMS, is_small
+from llm_bench_fixtures.session.samples import asked_of, is_small
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
+    from llm_bench_fixtures.workloads import TokenIds
 
 PROBED_BYTES = 16 << 20  # copied and hashed to see how fast that goes
 PROBED_WEIGHTS = 1 << 26  # multiplied with one position, in matrices of the model's shape: 256 MiB
@@ -129,7 +131,7 @@ def expect_run(
     variant. loads: how often each is loaded; one in all groups stays."""
     machine, settings, is_large = machine_of(setup), setup.settings, setup.source.weights >= LARGE_WEIGHTS
     layers, made = _layers(setup), tuple(_made(setup))
-    positions, passes, further = (0.0, 0, ()) if setup.source.random_weights else _scored(setup)
+    samples = [] if setup.source.random_weights else [*_scored(setup)]
     per_character = _tokens_per_character(setup) if setup.tasks else 0.0
     known = {variant.id for group in lineup.groups for variant in group}
     for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
@@ -144,11 +146,9 @@ def expect_run(
         if runner.is_made:
             setup.forecast.expect(Work.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s))
         has_quality = variant.threads_of in known  # the variant in the default number of threads has it
-        if passes and not has_quality and not is_scored(variant.id):
-            quality_s = runner.quality_s(positions, passes)
-            setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
-            for sample, times in enumerate(further, 1):
-                setup.forecast.expect(Work.QUALITY, variant.id, times * quality_s, str(sample))
+        if not has_quality and not is_scored(variant.id):
+            for number, passes in enumerate(samples):
+                setup.forecast.expect(Work.QUALITY, variant.id, sum(map(runner.pass_s, passes)), sample_name(number))
         for task in setup.tasks:
             if has_quality or is_asked(task.name, variant.id):
                 continue
@@ -216,30 +216,36 @@ def _made(setup: Setup) -> Iterator[Made]:
         yield Made(variant, model, max(one.maker.weights for one in kinds.values()), seconds, is_current)
 
 
-def _scored(setup: Setup) -> tuple[float, int, Sequence[float]]:
-    """How many positions each variant is scored on at first, in how many passes, and how many times as much as that the
-    samples after it are."""
-    texts, settings = setup.corpus.read, setup.settings
-    per_character = _tokens_per_character(setup)
-    window = settings.window or USUAL_WINDOW
-    overlap = window / settings.stride if settings.stride else 1.0 if setup.corpus.answers else 2.0
-    corpus = sum(map(len, texts)) * per_character * overlap
-    asked: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
-    further: Sequence[float] = ()
-    if not is_small(setup):
-        first = min(corpus, overlap * FIRST_TOKENS)
-        further = tuple(_doubling(corpus / first))
-        corpus, asked = first, asked[:FIRST_ITEMS]
-    windows = [len(item.prompt) + len(choice) for item in asked for choice in item.choices]
-    return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows), further
+def _scored(setup: Setup) -> Iterator[Sequence[int]]:
+    """Yield the positions of each pass that scores a variant on a sample and puts its questions, sample by sample."""
+    corpus, per_character = setup.corpus, _tokens_per_character(setup)
+    plan = plan_windows(setup.settings).resolved(USUAL_WINDOW)
+    texts = [_blank(len(text) * per_character) for text in corpus.read]
+    if corpus.answers:
+        prompts = (round(len(text) * per_character) for text in corpus.texts)
+        windows = [Window(ids, min(before, len(ids) - 1)) for ids, before in zip(texts, prompts, strict=True)]
+    else:
+        windows = [one for ids in texts for one in strided_windows(ids, plan.window, plan.stride or plan.window)]
+    samples = [[*range(len(windows))]] if is_small(setup) else samples_of(windows)
+    items: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
+    most_tokens = most_tokens_of(_in_config(setup, "vocab_size") or 1)
+    put = 0
+    for number, sample in enumerate(samples, 1):
+        asked = items[put : None if number == len(samples) else asked_of(number)]
+        put += len(asked)
+        ends = (len(item.prompt) + len(choice) for item in asked for choice in item.choices)
+        questions = [Window(_blank(characters * per_character), 1) for characters in ends]
+        yield [*_passes([windows[index] for index in sample], most_tokens), *_passes(questions, most_tokens)]
 
 
-def _doubling(whole: float) -> Iterator[float]:
-    """Each sample after the first is as much as all before it together, or what is left of the whole."""
-    done = 1.0
-    while done < whole:
-        yield min(done, whole - done)
-        done *= 2
+def _passes(windows: Sequence[Window], most_tokens: int) -> Iterator[int]:
+    for group in group_windows(windows, most_tokens):
+        yield len(group) * max(len(windows[index].fed) for index in group)
+
+
+def _blank(tokens: float) -> TokenIds:
+    """So many tokens, which nobody reads: two or more."""
+    return cast("TokenIds", range(max(round(tokens), 2)))
 
 
 def _item_of(runner: Runner, size: TaskSize, per_character: float) -> Phases:

@@ -122,10 +122,6 @@ class Runner:
         copied_s = (2 * read + held) / self.machine.copy_bytes_per_s
         return PROCESS_CALLS * self.machine.call_s + copied_s + checked_s + self.round_s(first)
 
-    def quality_s(self, positions: float, passes: int) -> float:
-        """Score texts of so many positions in so many passes."""
-        return passes * self.pass_s(positions / passes) if passes else 0.0
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -208,6 +204,11 @@ def _at(pace: Phases, phases: Phases) -> float:
 AS_EXPECTED = Phases(1.0, 1.0)
 
 
+def sample_name(number: int) -> str:
+    """The name of scoring a variant on the sample of that number, from 0."""
+    return str(number or "")
+
+
 def load_name(done: int) -> str:
     """The name of a variant's load after `done` earlier ones."""
     return f"after {done}" if done else ""
@@ -286,20 +287,17 @@ class Forecast:
 
     @contextmanager
     def doing(self, work: Work, *variants: str, name: str = "") -> Iterator[None]:
-        """The block is a piece of work. Work of another kind that `done` notes within it doesn't count for it."""
-        before_s, others_s = self._clock(), self._others_s(work)
+        """The block is a piece of work. What `done` notes within it doesn't count for it."""
+        before_s, noted_s = self._clock(), sum(self._spent.values())
         pieces = ((variant, self._left[work].get((name, variant))) for variant in variants)
         expected_s = self._seconds((variant, piece) for variant, piece in pieces if piece is not None)
         outer, self._going = self._going, (work, expected_s, before_s)
         try:
             yield
         finally:
-            self._going = outer
-            within_s = self._others_s(work) - others_s
-            self.done(work, variants, self._clock() - before_s - within_s, name)
-
-    def _others_s(self, work: Work) -> float:
-        return sum(seconds for other, seconds in self._spent.items() if other is not work)
+            took_s = self._clock() - before_s
+            self._going = outer and (outer[0], outer[1], outer[2] + took_s)
+            self.done(work, variants, took_s - (sum(self._spent.values()) - noted_s), name)
 
     def _seconds(self, pieces: Iterable[tuple[str, Piece]]) -> float:
         """Sum of the pieces, each at its variant's pace."""

@@ -24,7 +24,7 @@ from llm_bench_fixtures.measure.windows import FIRST_TOKENS, SEED, plan_windows
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import Work, sample_name
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import AnswerIndex
@@ -71,6 +71,11 @@ class Found:
 def is_small(setup: Setup) -> bool:
     """Whether scoring the whole corpus is little work for the model, however fast the machine is."""
     return setup.source.weights * sum(len(text.encode()) for text in setup.corpus.read) <= SMALL
+
+
+def asked_of(samples: int) -> int:
+    """How many questions belong to so many samples that aren't all: as they do, their number doubles."""
+    return FIRST_ITEMS << max(samples - 1, 0)
 
 
 class Samples:
@@ -156,10 +161,8 @@ class Samples:
 
     def _try_next(self, model: ModelHandle, found: Found) -> bool:
         """As `_score_next`. Where that fails, what is known of the variant stays."""
-        name, sample = model.variant.id, str(len(found.parts))
-        more = self._setup.progress.activity(Phase.SCORING, f"scoring more of {name}")
         try:
-            with more, self._setup.forecast.doing(Work.QUALITY, name, name=sample):
+            with self._setup.progress.activity(Phase.SCORING, f"scoring more of {model.variant.id}"):
                 return self._score_next(model, found)
         except Exception as error:  # as where its process has died
             found.notes[f"no more of it was scored: {first_line(named(error))}"] = None
@@ -204,10 +207,12 @@ class Samples:
 
     def _score_next(self, model: ModelHandle, found: Found) -> bool:
         """Score the next sample, with its questions. False where the reference isn't scored on it, or it fails."""
-        if not self._has_reference(found) or not self._score(model, found, len(found.parts)):
-            return False
-        self._ask(model, found)
-        return True
+        sample = len(found.parts)
+        with self._setup.forecast.doing(Work.QUALITY, model.variant.id, name=sample_name(sample)):
+            if not self._has_reference(found) or not self._score(model, found, sample):
+                return False
+            self._ask(model, found)
+            return True
 
     def _has_reference(self, found: Found) -> bool:
         """Whether the reference is scored on the next sample, too, as far as the variant is compared with it at all."""
@@ -217,9 +222,8 @@ class Samples:
         loaded = next((one for one in self._loader.loaded if one.variant.id == self._kept.identifier), None)
         with suppress(Exception):  # as where its process has died
             while loaded is not None and len(reference.parts) <= sample and not reference.is_complete:
-                if not self._score(loaded, reference, len(reference.parts)):
+                if not self._score_next(loaded, reference):
                     break
-                self._ask(loaded, reference)
         return len(reference.parts) > sample
 
     def _is_enough(self, variant: str, found: Found) -> bool:
@@ -281,7 +285,7 @@ class Samples:
             return range(items)
         order = list(range(items))
         random.Random(SEED).shuffle(order)  # noqa: S311
-        return sorted(order[: FIRST_ITEMS * 2 ** max(len(found.parts) - 1, 0)])
+        return sorted(order[: asked_of(len(found.parts))])
 
     def _result(self, variant: str, found: Found) -> CorpusScore:
         reference = self._found.get(self._kept.identifier)
