@@ -245,11 +245,11 @@ def test_a_round_that_fails_in_a_slice_counts_for_nothing_and_the_others_go_on(t
 
 @pytest.mark.parametrize(
     ("step_s", "tokens"),
-    [(0.003, 10), (0.011, 3), (0.02, 3), (0.14, 3), (0.15, 1), (2.0, 1)],
+    [(0.003, 7), (0.011, 3), (0.02, 3), (0.14, 3), (0.15, 1), (2.0, 1)],
     ids=["short steps", "a cold one and two", "the least", "still the least", "long", "very long"],
 )
 def test_a_slice_is_so_many_tokens(step_s: float, tokens: int, table: Table) -> None:
-    """Each variant's follow from the steps of its round before: 30 ms, at least two steps besides the cold ones."""
+    """Each variant's follow from the steps of its round before: 20 ms, at least two steps besides the cold ones."""
     table.add("fp32", step_s=SLICE_S / 8)
     table.add("bf16", step_s=step_s)
     table.run()
