@@ -296,10 +296,24 @@ def test_an_open_contest_goes_on_in_cases_that_the_answer_goes_by(monkeypatch: p
 
     monkeypatch.setattr(measuring, "measure_side_by_side", noting)
     bench = make(Fake("fp32"))
-    bench.side_by_side.decides = lambda case: case == "batch[8]"
-    for case, scenario in (("batch[8]", "batch"), ("batch[2]", "batch"), ("cache", "cache")):
+    cases = [("batch[8]", "batch"), ("batch[2]", "batch"), ("cache", "cache")]
+    bench.side_by_side.go_by(lambda case: case == "batch[8]", cases)
+    for case, scenario in cases:
         bench.ask("fp32", case=case, scenario=scenario)
     assert decides == [True, False, False]
+
+
+def test_the_time_of_a_scenario_goes_to_its_cases_that_the_answer_goes_by() -> None:
+    """Four benchmarks of 1 s each: that of batch 8 gets 4 of 7 parts, for 4 of 13."""
+    bench = make(Fake("fp32"))
+    cases = [("batch[8]", "batch"), ("batch[4]", "batch"), ("batch[2]", "batch"), ("cache", "cache")]
+    bench.side_by_side.expect([scenario for _, scenario in cases])
+    share_s = bench.side_by_side.budget.share_s
+    assert share_s(1, 4.0) == pytest.approx(16 / 13)
+    bench.side_by_side.go_by(lambda case: case == "batch[8]", cases)
+    assert [bench.side_by_side.weight_of(*one) for one in cases] == [4.0, 1.0, 1.0, 1.0]
+    assert share_s(1, 4.0) == pytest.approx(16 / 7)
+    assert share_s(1) == pytest.approx(4 / 7)
 
 
 def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:

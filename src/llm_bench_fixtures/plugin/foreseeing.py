@@ -8,7 +8,6 @@ from itertools import cycle, islice
 
 import pytest
 
-from llm_bench_fixtures.answer.allocation import weight_of
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.options.settings import Settings
@@ -78,12 +77,11 @@ def _loads(session: pytest.Session) -> Mapping[str, int]:
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
     settings, bench = settings_of(session.config), session.config.stash[SESSION]
-    has_own = bench.setup.own is not None
     cases: dict[str, list[pytest.Item]] = {}
     for item in (item for item in session.items if is_benchmark(item) and not is_kept(item)):
         cases.setdefault(case_of(item), []).append(item)
     for name, items in cases.items():
-        weight = weight_of(identify(items[0]).scenario, has_own=has_own)
+        weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
         yield ExpectedCase(
@@ -91,7 +89,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
             variants,
             _shape_of(items[0], settings, session),
             share_s,
-            decides=weight > 1 and bench.measuring.decides(name),
+            decides=weight > 1,
         )
 
 

@@ -261,7 +261,9 @@ def plan_and_arrange(
     first, *others = [[variant.id for variant in group] for group in lineup.groups]
     arrange(config, session.items, [[*first, *tested - {one.id for one in bench.loader.known}], *others])
     if not config.stash[ORDERED]:
-        bench.measuring.decides = lambda case: config.stash[PLAN].stage(case) is not Stage.OTHER
+        open_items = [item for item in session.items if is_benchmark(item) and not is_kept(item)]
+        benchmarks = [(case_of(item), identify(item).scenario) for item in open_items]
+        bench.measuring.go_by(lambda case: config.stash[PLAN].stage(case) is not Stage.OTHER, benchmarks)
     bench.progress.expect(Part.VARIANT, len(bench.loader.known))
     placed = [(case_of(item), variant_of(item), is_kept(item)) for item in filter(is_benchmark, session.items)]
     to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}

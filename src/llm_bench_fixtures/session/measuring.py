@@ -116,8 +116,7 @@ class SideBySide:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
-        self.decides: Callable[[str], bool] = lambda _: True
-        """Whether the answer goes by a case; asked only of those in scenarios that decide."""
+        self._decides: Callable[[str], bool] = lambda _: True  # of a case in a scenario that decides
         self._setup = setup
         self._loader = loader
         self._reference = reference
@@ -141,6 +140,20 @@ class SideBySide:
     def forgo(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks less."""
         self.budget.forgo([self._weight_of(scenario) for scenario in scenarios])
+
+    def go_by(self, decides: Callable[[str], bool], benchmarks: Sequence[tuple[str, str]]) -> None:
+        """Give the time of scenarios that decide to the cases that the answer goes by.
+
+        decides: tells whether it does, of a case in such a scenario. benchmarks: case and scenario of each to come.
+        """
+        self.forgo([scenario for _, scenario in benchmarks])
+        self._decides = decides
+        self.budget.expect([self.weight_of(*one) for one in benchmarks])
+
+    def weight_of(self, case: str, scenario: str) -> float:
+        """Weight of a benchmark's share in the time; above 1 where the answer goes by the case."""
+        weight = self._weight_of(scenario)
+        return weight if weight > 1 and self._decides(case) else 1.0
 
     def measure(
         self,
@@ -178,7 +191,7 @@ class SideBySide:
         self, case: str, scenario: str, model: ModelHandle, workload: Workload, others: Sequence[Variant]
     ) -> None:
         """Raises TimeUp where the case isn't expected to fit in the time that is left, or was cut."""
-        weight = self._weight_of(scenario)
+        weight = self.weight_of(case, scenario)
         if case in self._not_reached:
             raise TimeUp(self._not_reached[case])
         self._deadline.check()
@@ -206,7 +219,7 @@ class SideBySide:
                 show(doing, detail, left)
 
             keep = functools.partial(self._keep, case, weight, asking, entries)
-            pace = self._pace(asked, weight, decides=weight > 1 and self.decides(case))
+            pace = self._pace(asked, weight)
             found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep)
             keep(found, spent)
         self._note_least(scenario, entries, found)
@@ -256,7 +269,7 @@ class SideBySide:
     def _is_large(self) -> bool:
         return self._setup.source.weights >= LARGE_WEIGHTS
 
-    def _pace(self, benchmarks: int, weight: float, *, decides: bool) -> Pace:
+    def _pace(self, benchmarks: int, weight: float) -> Pace:
         settings = self._setup.settings
         return Pace(
             settings.rounds or ROUNDS,
@@ -269,7 +282,7 @@ class SideBySide:
             self._is_large,
             self._setup.busy_cores,
             estimate_prior(self._variances),
-            Allocation(decides=decides, kept=self._kept() if self._kept else None),
+            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
             self.budget.run_share_s(benchmarks, weight),
         )
 
