@@ -23,6 +23,7 @@ from llm_bench_fixtures.session import expecting
 from llm_bench_fixtures.session.expecting import (
     PROBED_BYTES,
     PROBED_CALLS,
+    PROBED_POSITIONS,
     ExpectedCase,
     expect_run,
     machine_of,
@@ -209,8 +210,11 @@ def test_what_the_cache_has_is_known_to_be_made(tmp_path: Path) -> None:
     assert made_before(setup, [FP32, INT8, in_two]) == {"bnb-int8", "bnb-int8-2t"}
 
 
-def test_the_machine_is_probed_with_as_many_weights_as_the_model_has(tmp_path: Path) -> None:
-    """By a clock that ticks once a second. 16 matrices of 256 x 1024 float32 fit into the embedded model's weights."""
+def test_the_machine_is_probed_with_as_many_weights_as_the_model_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that ticks once a second. 16 matrices of 256 x 1024 float32 fit into the embedded model's weights. Two
+    products with one of them tell how fast it computes, or with a part of it."""
     setup = Setup(parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(tmp_path)}), Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, footprint=Footprint(4_339_200, 0))
     setup.limits = measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.01)
@@ -219,3 +223,6 @@ def test_the_machine_is_probed_with_as_many_weights_as_the_model_has(tmp_path: P
     assert (machine.read_bytes_per_s, machine.rows_bytes_per_s) == (weights_bytes, weights_bytes)
     assert machine.copy_bytes_per_s == machine.hash_bytes_per_s == PROBED_BYTES
     assert machine.call_s == 1 / PROBED_CALLS
+    assert machine.flops_per_s == 4 * PROBED_POSITIONS * 256 * 1024
+    monkeypatch.setattr(expecting, "PROBED_FLOPS", 4 * PROBED_POSITIONS * 256 * 10)
+    assert machine_of(setup, clock=map(float, count()).__next__).flops_per_s == expecting.PROBED_FLOPS

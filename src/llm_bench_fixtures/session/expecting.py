@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 PROBED_BYTES = 16 << 20  # copied and hashed to see how fast that goes
 PROBED_WEIGHTS = 1 << 26  # multiplied with one position, in matrices of the model's shape: 256 MiB
 PROBED_ROWS = 8  # rows of a batch, at one position each
+PROBED_POSITIONS = 256  # of a text
+PROBED_FLOPS = 1 << 33  # of its products at most, for which a large model's matrices are cut
 USUAL_WIDTH = 2048  # width of a model whose config has other names for it
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
@@ -74,8 +76,10 @@ class ExpectedCase:
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """The limits as they were measured, and how fast the machine does what else takes time: less than a second."""
+    """How fast the machine does what takes time: less than a second. A CPU multiplies matrices of the model's shape; an
+    accelerator has its limits."""
     import torch
+    from torch.nn.functional import linear, silu
 
     limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
     some, few = torch.ones(PROBED_BYTES // FLOAT32_BYTES), torch.ones((8, 8))
@@ -103,14 +107,19 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
 
         def layers() -> None:
             for matrix in weights:
-                torch.nn.functional.linear(positions, matrix)
+                linear(positions, matrix)
 
         return weights.nbytes / best_s(layers)
+
+    def flops_per_s() -> float:
+        matrix = weights[0, : max(PROBED_FLOPS // (4 * PROBED_POSITIONS * hidden), 1)]
+        text = torch.ones((PROBED_POSITIONS, hidden))
+        return 4 * PROBED_POSITIONS * matrix.numel() / best_s(lambda: linear(silu(linear(text, matrix)), matrix.T))
 
     return Machine(
         read_bytes_per_s=weights_bytes_per_s(1) if on_cpu else limits.read_bytes_per_s,
         rows_bytes_per_s=weights_bytes_per_s(PROBED_ROWS) if on_cpu else 0.0,
-        flops_per_s=limits.matmul_flops_per_s[Precision.FLOAT32],
+        flops_per_s=flops_per_s() if on_cpu else limits.matmul_flops_per_s[Precision.FLOAT32],
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
         call_s=best_s(calls) / PROBED_CALLS,

@@ -48,7 +48,7 @@ class Machine:
     read_bytes_per_s: float
     """Bytes per second of weights that are multiplied with one position."""
     flops_per_s: float
-    """Floating-point operations per second of float32 matrix products."""
+    """Floating-point operations per second of float32 matrix products, on a CPU of the model's shape."""
     copy_bytes_per_s: float
     """Bytes per second copied into memory that was not used before."""
     hash_bytes_per_s: float
