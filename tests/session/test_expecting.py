@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
-from llm_bench_fixtures.measure.limits import measure_limits
+from llm_bench_fixtures.measure.limits import MachineLimits
 from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
 from llm_bench_fixtures.models.backends import CATALOGUE
@@ -52,6 +52,7 @@ def expected(
     loads: Mapping[str, int] | None = None,
     machine: Machine = MACHINE,
     case: ExpectedCase = CASE,
+    limits: MachineLimits | None = None,
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: machine)
@@ -59,6 +60,7 @@ def expected(
     setup = Setup(settings, Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, footprint=Footprint(weights, 0))
     setup.tasks = tasks
+    setup.limits = limits
     expect_run(setup, Lineup(groups), [case], checked, loads=loads)
     return setup.forecast
 
@@ -151,27 +153,53 @@ def test_a_small_model_is_scored_once_on_everything(tmp_path: Path, monkeypatch:
     ("options", "passes"),
     [
         ({"choices": "none"}, ([1000], [1000], [2000], [2000])),
-        ({"choices": "none", "window": "501"}, ([1500], [1500], [2000, 1000], [2000, 1000])),
+        ({"choices": "none", "window": "251", "stride": "250"}, ([1000], [1000], [2000], [2000])),
+        ({"choices": "none", "windows": "llama", "window": "500"}, ([1996, 499], [1996, 499], [998])),
         pytest.param({}, ([1000, 480], [1000, 480], [2000, 40], [2000]), id="questions"),
     ],
 )
 def test_a_large_model_is_scored_on_samples_that_double(
     options: dict[str, str], passes: Sequence[Sequence[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six texts of 1,001 tokens: each is fed 1,000, and a pass takes up to 2,048. Windows of 501 tokens are 250 apart:
-    each text has three, which are fed 500 and score 500, 250 and 250; the first sample draws three. Each of 50
-    questions has two choices, of 11 tokens with it."""
+    """Twelve texts of 501 tokens: each is fed 500, and a pass takes up to 2,048. They make twelve of llama's windows of
+    500 tokens, which are fed 499 and score 249. Each of 50 questions has two choices, of 11 tokens with it."""
     corpus, questions = tmp_path / "corpus", tmp_path / "questions.jsonl"
     corpus.mkdir()
-    for number in range(6):
-        (corpus / f"{number}.txt").write_text("a" * 1001)
+    for number in range(12):
+        (corpus / f"{number}.txt").write_text("a" * 501)
     questions.write_text('{"prompt": "ten tokens", "choices": ["a", "b"], "answer": 0}\n' * 50)
     monkeypatch.setattr(expecting, "_tokens_per_character", lambda _: 1.0)
     given = {"corpus": str(corpus), "choices": str(questions), **options}
     found = expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9, **given)
     for name in ("fp32", "bnb-int8"):
+        pass_s = runner(name, 10**9).pass_s
         seconds = [found.expected_s(Work.QUALITY, name, sample) for sample in ("", "1", "2", "3", "4")]
-        assert seconds == pytest.approx([*(sum(map(runner(name, 10**9).pass_s, sample)) for sample in passes), 0])
+        assert seconds[: len(passes)] == pytest.approx([sum(map(pass_s, sample)) for sample in passes])
+        assert not any(seconds[len(passes) :])
+
+
+def test_a_window_is_as_long_as_the_models_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded model's is of 512 tokens. Of a text of 513 the first window is fed 511, and the last, from the 257th
+    on, 256. A longer one takes the text whole."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a" * 513)
+    monkeypatch.setattr(expecting, "_tokens_per_character", lambda _: 1.0)
+    given: dict[str, str] = {"corpus": str(corpus), "choices": "none"}
+    pass_s = runner("fp32", 10**9).pass_s
+    cut = expected(monkeypatch, tmp_path, (FP32,), weights=10**9, **given)
+    assert cut.expected_s(Work.QUALITY, "fp32") == pytest.approx(pass_s(2 * 511))
+    monkeypatch.setattr(expecting, "_in_config", lambda *_: 0)
+    whole = expected(monkeypatch, tmp_path, (FP32,), weights=10**9, **given, window="2048")
+    assert whole.expected_s(Work.QUALITY, "fp32") == pytest.approx(pass_s(512))
+
+
+def test_a_precision_is_as_much_faster_as_the_limits_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At best the machine computes five times as fast as with the model's shapes, and in bfloat16 twice that."""
+    limits = MachineLimits(1e9, {Precision.FLOAT32: 5e9, Precision.BFLOAT16: 1e10})
+    plain, known = (expected(monkeypatch, tmp_path, (FP32, BF16), weights=10**9, limits=one) for one in (None, limits))
+    fp32_s, bf16_s = (known.expected_s(Work.QUALITY, name) for name in ("fp32", "bf16"))
+    assert fp32_s == plain.expected_s(Work.QUALITY, "fp32")
+    assert bf16_s == pytest.approx(fp32_s / 2)
 
 
 def test_modes_are_compared_of_variants_with_such_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +245,6 @@ def test_the_machine_is_probed_with_as_many_weights_as_the_model_has(
     products with one of them tell how fast it computes, or with a part of it."""
     setup = Setup(parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(tmp_path)}), Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, footprint=Footprint(4_339_200, 0))
-    setup.limits = measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.01)
     machine = machine_of(setup, clock=map(float, count()).__next__)
     weights_bytes = 16 * 256 * 1024 * 4
     assert (machine.read_bytes_per_s, machine.rows_bytes_per_s) == (weights_bytes, weights_bytes)

@@ -216,7 +216,7 @@ def test_what_takes_longer_than_expected_corrects_what_is_to_come_at_once(foreca
 
 
 def test_work_of_the_same_kind_within_another_is_none_of_its_time(forecast: Forecast, clock: Clock) -> None:
-    """A variant's sample waits for the reference's, as the one before it is yet to be scored. Each takes 10 s."""
+    """A variant's sample waits for the reference's. Each takes 10 s."""
     for variant in ("fp32", "int8"):
         for sample in ("1", "2"):
             forecast.expect(Work.QUALITY, variant, 10.0, sample)
@@ -227,6 +227,17 @@ def test_work_of_the_same_kind_within_another_is_none_of_its_time(forecast: Fore
         assert forecast.left_s == 26
         clock.advance(6)
     assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, 20.0)
+
+
+def test_pieces_that_are_joined_are_done_together(forecast: Forecast, clock: Clock) -> None:
+    for name, seconds in (("", 1.0), ("1", 1.0), ("2", 2.0)):
+        forecast.expect(Work.QUALITY, "fp32", seconds, name)
+    forecast.expect(Work.QUALITY, "int8", 4.0, "1")
+    with forecast.doing(Work.QUALITY, "fp32"):
+        forecast.join(Work.QUALITY)
+        clock.advance(4)
+    assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, 4.0)
+    assert forecast.expected_s(Work.QUALITY, "int8") == 4.0
 
 
 def test_what_is_made_within_a_load_is_none_of_its_time(forecast: Forecast, clock: Clock) -> None:

@@ -97,7 +97,11 @@ def test_a_small_model_is_scored_whole_however_slow_the_machine_is() -> None:
 def test_a_large_model_that_is_fast_is_scored_whole() -> None:
     """The first sample takes 1 s, so the corpus takes 8."""
     case = Case(token_s=0.001)
+    forecast = case.samples._setup.forecast
+    for sample, seconds in (("", 1.0), ("1", 1.0), ("2", 6.0)):
+        forecast.expect(Work.QUALITY, "bf16", seconds, sample)
     case.score("fp32")
+    assert forecast.expected_s(Work.QUALITY, "bf16") == 8.0
     assert case.score("bf16").metrics["choice_items"] == len(ITEMS)
     assert case.scored == [("fp32", 0), ("fp32", None), ("bf16", None)]
 
@@ -178,11 +182,13 @@ def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
 def test_a_reference_that_is_gone_bounds_the_others() -> None:
     case = Case()
     case.loader.keeps_reference = False
+    case.samples._setup.forecast.expect(Work.QUALITY, "int8", 40.0, "3")
     case.score("fp32")  # 10 s, 20 s, and 40 s would be over FIXED_S
     case.loader.loaded.clear()
     case.score("int8", 0.01, 2.0)
     assert case.grow()["int8"]["scored_tokens"] == 4000
     assert [one for one in case.scored if one[0] == "fp32"] == [("fp32", 0), ("fp32", 1), ("fp32", 2)]
+    assert case.samples._setup.forecast.left_s == 40  # it wasn't done in no time
 
 
 def test_perplexities_of_samples_of_different_sizes_are_of_the_same_text() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +15,13 @@ from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS, group_windows, most_tokens_of
 from llm_bench_fixtures.measure.turns import WARMING_TOKENS
-from llm_bench_fixtures.measure.windows import USUAL_WINDOW, Window, plan_windows, samples_of, strided_windows
+from llm_bench_fixtures.measure.windows import (
+    USUAL_WINDOW,
+    Window,
+    plan_windows,
+    samples_of,
+    strided_windows,
+)
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
@@ -23,6 +29,7 @@ from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
 from llm_bench_fixtures.session.forecast import (
     FLOAT32_BYTES,
@@ -37,7 +44,7 @@ from llm_bench_fixtures.session.forecast import (
     sample_name,
 )
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
-from llm_bench_fixtures.session.samples import asked_of, is_small
+from llm_bench_fixtures.session.samples import is_small, questions_with
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 
 if TYPE_CHECKING:
@@ -53,7 +60,7 @@ PROBED_BYTES = 16 << 20  # copied and hashed to see how fast that goes
 PROBED_WEIGHTS = 1 << 26  # multiplied with one position, in matrices of the model's shape: 256 MiB
 PROBED_ROWS = 8  # rows of a batch, at one position each
 PROBED_POSITIONS = 256  # of a text
-PROBED_FLOPS = 1 << 33  # of its products at most, for which a large model's matrices are cut
+PROBED_FLOPS = 1 << 31  # of its products at most, for which a large model's matrices are cut
 USUAL_WIDTH = 2048  # width of a model whose config has other names for it
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
@@ -76,12 +83,11 @@ class ExpectedCase:
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """How fast the machine does what takes time: less than a second. A CPU multiplies matrices of the model's shape; an
-    accelerator has its limits."""
+    """How fast the machine does what takes time. A CPU multiplies matrices of the model's shape; an accelerator's rates
+    are its limits."""
     import torch
     from torch.nn.functional import linear, silu
 
-    limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
     some, few = torch.ones(PROBED_BYTES // FLOAT32_BYTES), torch.ones((8, 8))
     data = bytes(PROBED_BYTES)
 
@@ -111,15 +117,21 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
 
         return weights.nbytes / best_s(layers)
 
-    def flops_per_s() -> float:
+    def computed_flops_per_s() -> float:
         matrix = weights[0, : max(PROBED_FLOPS // (4 * PROBED_POSITIONS * hidden), 1)]
         text = torch.ones((PROBED_POSITIONS, hidden))
         return 4 * PROBED_POSITIONS * matrix.numel() / best_s(lambda: linear(silu(linear(text, matrix)), matrix.T))
 
+    if on_cpu:
+        rates = weights_bytes_per_s(1), computed_flops_per_s(), weights_bytes_per_s(PROBED_ROWS)
+    else:
+        limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
+        rates = limits.read_bytes_per_s, limits.matmul_flops_per_s[Precision.FLOAT32], 0.0
+    read_bytes_per_s, flops_per_s, rows_bytes_per_s = rates
     return Machine(
-        read_bytes_per_s=weights_bytes_per_s(1) if on_cpu else limits.read_bytes_per_s,
-        rows_bytes_per_s=weights_bytes_per_s(PROBED_ROWS) if on_cpu else 0.0,
-        flops_per_s=flops_per_s() if on_cpu else limits.matmul_flops_per_s[Precision.FLOAT32],
+        read_bytes_per_s=read_bytes_per_s,
+        rows_bytes_per_s=rows_bytes_per_s,
+        flops_per_s=flops_per_s,
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
         call_s=best_s(calls) / PROBED_CALLS,
@@ -157,7 +169,8 @@ def expect_run(
         has_quality = variant.threads_of in known  # the variant in the default number of threads has it
         if not has_quality and not is_scored(variant.id):
             for number, passes in enumerate(samples):
-                setup.forecast.expect(Work.QUALITY, variant.id, sum(map(runner.pass_s, passes)), sample_name(number))
+                quality_s = sum(times * runner.pass_s(positions) for positions, times in passes.items())
+                setup.forecast.expect(Work.QUALITY, variant.id, quality_s, sample_name(number))
         for task in setup.tasks:
             if has_quality or is_asked(task.name, variant.id):
                 continue
@@ -225,35 +238,48 @@ def _made(setup: Setup) -> Iterator[Made]:
         yield Made(variant, model, max(one.maker.weights for one in kinds.values()), seconds, is_current)
 
 
-def _scored(setup: Setup) -> Iterator[Sequence[int]]:
-    """Yield the positions of each pass that scores a variant on a sample and puts its questions, sample by sample."""
-    corpus, per_character = setup.corpus, _tokens_per_character(setup)
-    plan = plan_windows(setup.settings).resolved(USUAL_WINDOW)
-    texts = [_blank(len(text) * per_character) for text in corpus.read]
-    if corpus.answers:
-        prompts = (round(len(text) * per_character) for text in corpus.texts)
-        windows = [Window(ids, min(before, len(ids) - 1)) for ids, before in zip(texts, prompts, strict=True)]
-    else:
-        windows = [one for ids in texts for one in strided_windows(ids, plan.window, plan.stride or plan.window)]
+def _scored(setup: Setup) -> Iterator[Counter[int]]:
+    """Yield, of each sample, how many passes over so many positions score its texts and ask its questions."""
+    per_character = _tokens_per_character(setup)
+    windows = [*_windows(setup, per_character)]
     samples = [[*range(len(windows))]] if is_small(setup) else samples_of(windows)
     items: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
-    most_tokens = most_tokens_of(_in_config(setup, "vocab_size") or 1)
-    put = 0
-    for number, sample in enumerate(samples, 1):
-        asked = items[put : None if number == len(samples) else asked_of(number)]
-        put += len(asked)
-        ends = (len(item.prompt) + len(choice) for item in asked for choice in item.choices)
-        questions = [Window(_blank(characters * per_character), 1) for characters in ends]
-        yield [*_passes([windows[index] for index in sample], most_tokens), *_passes(questions, most_tokens)]
+    vocabulary = _in_config(setup, "vocab_size")
+    most_tokens = most_tokens_of(vocabulary) if vocabulary else BATCH_TOKENS
+    before = 0
+    for done, sample in enumerate(samples, 1):
+        asked = items[before : None if done == len(samples) else questions_with(done)]
+        before += len(asked)
+        characters = (len(item.prompt) + len(choice) for item in asked for choice in item.choices)
+        questions = [Window(_blank(length * per_character), 1) for length in characters]
+        yield _passes([windows[index] for index in sample], most_tokens) + _passes(questions, most_tokens)
 
 
-def _passes(windows: Sequence[Window], most_tokens: int) -> Iterator[int]:
-    for group in group_windows(windows, most_tokens):
-        yield len(group) * max(len(windows[index].fed) for index in group)
+def _windows(setup: Setup, per_character: float) -> Iterator[Window]:
+    """Yield the corpus' windows, of tokens that nobody reads. per_character: tokens."""
+    corpus, given = setup.corpus, plan_windows(setup.settings)
+    context = _in_config(setup, "max_position_embeddings", "n_positions", "n_ctx")
+    plan = given.resolved(context or max(given.window, USUAL_WINDOW))
+    if corpus.answers:
+        for prompt, text in zip(corpus.texts, corpus.read, strict=True):
+            ids = _blank(len(text) * per_character)
+            yield Window(ids, min(round(len(prompt) * per_character), len(ids) - 1))
+    elif plan.scheme is WindowScheme.LLAMA:
+        ids = _blank(sum(map(len, corpus.texts)) * per_character)
+        for start in range(0, len(ids) - plan.window + 1, plan.window):
+            yield Window(ids[start : start + plan.window], plan.window // 2 + 1)
+    else:
+        for text in corpus.texts:
+            yield from strided_windows(_blank(len(text) * per_character), plan.window, plan.stride or plan.window)
+
+
+def _passes(windows: Sequence[Window], most_tokens: int) -> Counter[int]:
+    groups = group_windows(windows, most_tokens)
+    return Counter(len(group) * max(len(windows[index].fed) for index in group) for group in groups)
 
 
 def _blank(tokens: float) -> TokenIds:
-    """So many tokens, which nobody reads: two or more."""
+    """So many tokens, two or more. A range, which takes no memory."""
     return cast("TokenIds", range(max(round(tokens), 2)))
 
 
@@ -280,9 +306,11 @@ def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Ru
         limits = setup.known_limits
         rates = limits.matmul_flops_per_s if limits else {}
         computed = variant.autocast or variant.precision
-        rate = 0.0 if variant.quantization else rates.get(computed, 0.0)
+        times = rates[computed] / rates[Precision.FLOAT32] if computed in rates and not variant.quantization else 0.0
         storage = backend.storage_of(variant, setup.device)
         is_made = bool(storage.making)
         is_plain = not is_made and not variant.autocast and storage.matrices == FLOAT32_BYTES
-        return Runner(machine, setup.source.weights, layers, storage.matrices, rate, is_made, is_plain)
+        return Runner(
+            machine, setup.source.weights, layers, storage.matrices, times * machine.flops_per_s, is_made, is_plain
+        )
     return None

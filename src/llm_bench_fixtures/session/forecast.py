@@ -269,6 +269,14 @@ class Forecast:
             for piece in [piece for piece in pieces if piece[1] == variant and name in (None, piece[0])]:
                 del pieces[piece]
 
+    def join(self, work: Work) -> None:
+        """Make one nameless piece of each variant's pieces of that work, which are of fixed times."""
+        pieces = self._left[work]
+        for name, variant in [place for place in pieces if place[0]]:
+            more = pieces.pop((name, variant))
+            one = pieces.get(("", variant), Piece())
+            pieces["", variant] = Piece(one.fixed_s + more.fixed_s)
+
     def forget_all(self) -> None:
         """Nothing is known of what is to come."""
         for pieces in self._left.values():

@@ -73,8 +73,8 @@ def is_small(setup: Setup) -> bool:
     return setup.source.weights * sum(len(text.encode()) for text in setup.corpus.read) <= SMALL
 
 
-def asked_of(samples: int) -> int:
-    """How many questions belong to so many samples that aren't all: as they do, their number doubles."""
+def questions_with(samples: int) -> int:
+    """How many questions are asked with so many samples of a corpus, unless these are all of it."""
     return FIRST_ITEMS << max(samples - 1, 0)
 
 
@@ -192,6 +192,7 @@ class Samples:
         if found.parts:
             self.is_whole = found.parts[0].cut.is_last or found.spent_s / found.parts[0].cut.share <= WHOLE_S
         if self.is_whole is not False:
+            self._setup.forecast.join(Work.QUALITY)
             found.parts.clear()
             found.notes.clear()
 
@@ -208,8 +209,10 @@ class Samples:
     def _score_next(self, model: ModelHandle, found: Found) -> bool:
         """Score the next sample, with its questions. False where the reference isn't scored on it, or it fails."""
         sample = len(found.parts)
+        if not self._has_reference(found):
+            return False
         with self._setup.forecast.doing(Work.QUALITY, model.variant.id, name=sample_name(sample)):
-            if not self._has_reference(found) or not self._score(model, found, sample):
+            if not self._score(model, found, sample):
                 return False
             self._ask(model, found)
             return True
@@ -285,7 +288,7 @@ class Samples:
             return range(items)
         order = list(range(items))
         random.Random(SEED).shuffle(order)  # noqa: S311
-        return sorted(order[: asked_of(len(found.parts))])
+        return sorted(order[: questions_with(len(found.parts))])
 
     def _result(self, variant: str, found: Found) -> CorpusScore:
         reference = self._found.get(self._kept.identifier)
