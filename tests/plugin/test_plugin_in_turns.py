@@ -342,6 +342,33 @@ def pytest_collection_modifyitems(items):
 """
 
 
+BATCHES = """
+def test_batch(llm_benchmark, llm_prompts, llm_batch_size):
+    llm_benchmark([llm_prompts.plain(4)] * llm_batch_size, batch_size=llm_batch_size)
+"""
+WEIGHTS = """
+def pytest_sessionfinish(session):
+    from llm_bench_fixtures.plugin.stash import SESSION
+
+    weight_of = session.config.stash[SESSION].measuring.weight_of
+    print("weights:", *(weight_of(f"test_batch.py::test_batch[{size}]", "batch") for size in (1, 2, 4)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "weights"), [("", "4.0 1.0 4.0"), (SHUFFLED, "4.0 4.0 4.0")], ids=["by the plan", "by a plugin"]
+)
+def test_cases_that_the_answer_goes_by_get_more_time_where_the_plan_orders_them(
+    toys: Bench, order: str, weights: str
+) -> None:
+    """The largest batch, and in the place of prompt lengths the first case."""
+    (toys.pytester.path / "test_own.py").unlink()
+    toys.write(test_batch=BATCHES, conftest=FILES["conftest"] + order + WEIGHTS)
+    result = run(toys, "--llm-batch-sizes=1,2,4")
+    result.assert_outcomes(passed=9)
+    result.stdout.fnmatch_lines([f"*weights: {weights}"])
+
+
 def test_another_order_of_the_tests_changes_nothing_of_what_stands_side_by_side(toys: Bench) -> None:
     """As plugins do that shuffle the tests."""
     toys.write(**{**FILES, "conftest": FILES["conftest"].split("def pytest_collection_modifyitems")[0] + SHUFFLED})

@@ -26,7 +26,7 @@ class Allocation:
     """What a case's speed-ups are needed for."""
 
     decides: bool = False
-    """Whether the answer goes by its scenario."""
+    """Whether the answer goes by the case."""
     kept: frozenset[str] | None = None
     """The variants that keep the limits of a winner; None: all."""
 

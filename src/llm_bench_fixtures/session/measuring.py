@@ -132,19 +132,20 @@ class SideBySide:
 
     def expect(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks more. scenarios: of each of them."""
-        self.budget.expect([self._weight_of(scenario) for scenario in scenarios])
+        self.budget.expect([self._scenario_weight(scenario) for scenario in scenarios])
 
-    def _weight_of(self, scenario: str) -> float:
+    def _scenario_weight(self, scenario: str) -> float:
         return weight_of(scenario, has_own=self._setup.own is not None)
 
     def forgo(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks less."""
-        self.budget.forgo([self._weight_of(scenario) for scenario in scenarios])
+        self.budget.forgo([self._scenario_weight(scenario) for scenario in scenarios])
 
     def go_by(self, decides: Callable[[str], bool], benchmarks: Sequence[tuple[str, str]]) -> None:
-        """Give the time of scenarios that decide to the cases that the answer goes by.
+        """Let only those cases get more time than others that the answer goes by. The time of all stays as it is.
 
-        decides: tells whether it does, of a case in such a scenario. benchmarks: case and scenario of each to come.
+        decides: tells whether it does, of a case in a scenario that decides. benchmarks: case and scenario of each that
+        is still to come.
         """
         self.forgo([scenario for _, scenario in benchmarks])
         self._decides = decides
@@ -152,7 +153,7 @@ class SideBySide:
 
     def weight_of(self, case: str, scenario: str) -> float:
         """Weight of a benchmark's share in the time; above 1 where the answer goes by the case."""
-        weight = self._weight_of(scenario)
+        weight = self._scenario_weight(scenario)
         return weight if weight > 1 and self._decides(case) else 1.0
 
     def measure(
