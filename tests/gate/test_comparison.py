@@ -296,6 +296,8 @@ def test_peak_memory_does_not_block_after_the_variant_was_scored() -> None:
         for other in (early, late)
     }
     assert blocks == {(False, False): True, (False, True): False, (True, False): False, (True, True): False}
+    asked = compared(make_run([late]), make_run([late]), "own_memory_bytes:50%")
+    assert verdict(asked, "own_memory_bytes").is_blocking
 
 
 def test_what_one_test_allows_its_variant_the_others_need_not() -> None:

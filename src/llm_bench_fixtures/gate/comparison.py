@@ -118,8 +118,8 @@ class _Comparer:
         was, now = (ran[after.test] for ran in self._ran_before)
         for metric in self._present(base, head):
             rule = self._rules.of(metric, after.scenario, after.gate)
-            is_alone = was == now and not after.is_after_scoring
-            if metric.kind is Kind.MEMORY and rule.force is Force.BLOCKING and not is_alone:
+            repeats = was == now and not (after.is_after_scoring and rule == metric.default_tolerance)
+            if metric.kind is Kind.MEMORY and rule.force is Force.BLOCKING and not repeats:
                 rule = replace(rule, force=Force.ADVISORY)  # what else the process did is in its peak too
             margin, obstacle = self._noise.margin(metric, rule, before.rounds_s, after.rounds_s), other_workload
             if metric.name == SPEEDUP:
