@@ -21,7 +21,7 @@ from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.quality import has_scored
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
+from llm_bench_fixtures.processes.allocator import filling_holes, giving_freed_memory_back
 from llm_bench_fixtures.reading import Count, Text
 from llm_bench_fixtures.workloads import CacheKind, short_digest
 
@@ -220,7 +220,8 @@ def observe(model: Model, workload: Workload) -> Observation:
     """Run the workload once more, and watch its forward passes, its memory and, for `settle_binding`, its threads."""
     drop_probe(model)  # what it holds would be counted as the workload's
     model.forget_caches()  # and so would what an engine keeps of other, larger runs
-    with giving_freed_memory_back(), PeakMemory(model.device) as memory, finding_threads(model):
+    model.device.release_cached_memory(oldest=False)
+    with filling_holes(), giving_freed_memory_back(), PeakMemory(model.device) as memory, finding_threads(model):
         observed = observe_round(model, workload)
     return Observation(observed, memory.peak, has_scored(model))
 
