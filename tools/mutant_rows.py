@@ -215,8 +215,8 @@ MUTANTS = (
     Mutant(
         "drift-counts-rounds-twice",
         "statistics/pooling.py",
-        "squares / freedom - fmean(",
-        "squares / freedom - 0 * fmean(",
+        "squares - fmean(",
+        "squares - 0 * fmean(",
         "tests/statistics/test_drift.py",
     ),
     Mutant(

@@ -140,8 +140,8 @@ def drifting(variant: str, *logs: float) -> list[Record]:
 
 
 def test_a_run_tells_how_far_a_variants_cases_drift_apart() -> None:
-    """Eight cases, 1 to either side of their mean: squares of 8 over seven degrees of freedom. A batch, another number
-    of new tokens and a record that failed are no like cases."""
+    """Eight cases, 1 to either side of their mean: each lies 2 off its neighbours, whose square has 1.5 times the
+    variance of one case. A batch, another number of new tokens and a record that failed are no like cases."""
     others = [
         make_record("bf16", reference_s=(9.0,) * 3, rounds_s=(1.0,) * 3, **changes)
         for changes in (
@@ -151,7 +151,7 @@ def test_a_run_tells_how_far_a_variants_cases_drift_apart() -> None:
         )
     ]
     records = with_expected_variance([*drifting("bf16", *(1.0, 3.0) * 4), *drifting("nf4", *(1.0,) * 8), *others])
-    expected = (8 / 7 - 2 * PROCESS_DEVIATION**2, 7)
+    expected = (4 / 1.5 - 2 * PROCESS_DEVIATION**2, 6 * 18 / 35)
     assert {one.variant: astuple(one.drift) for one in records} == {"bf16": pytest.approx(expected), "nf4": (0, 0)}
     assert len({one.drift for one in records}) == 2
     ratio = record_log_ratio(records[-1])

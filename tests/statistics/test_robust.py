@@ -6,13 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.statistics.robust import hodges_lehmann, robust_deviation
+from llm_bench_fixtures.statistics.robust import bounded, hodges_lehmann, robust_deviation
 
 
 def test_the_robust_deviation_by_hand() -> None:
     """About the median 2 the distances are 1, 0 and 98."""
     assert robust_deviation([1.0, 2.0, 100.0]) == pytest.approx(1.4826)
     assert robust_deviation([7.0]) == 0
+
+
+def test_deviations_are_bounded_by_their_median() -> None:
+    """It is 2; a normal distribution's standard deviation is 1.4826 times as much, of which three count."""
+    assert bounded([-1.0, 2.0, 100.0]) == pytest.approx([1.0, 2.0, 3 * 1.4826 * 2])
 
 
 def test_the_location_of_three_values_by_hand() -> None:

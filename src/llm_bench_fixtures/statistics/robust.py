@@ -6,12 +6,20 @@ import statistics
 from collections.abc import Sequence
 
 NORMAL_MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
+FAR = 3.0  # robust standard deviations: what lies farther off counts as if at this distance
 
 
 def robust_deviation(values: Sequence[float]) -> float:
     """The standard deviation by the median absolute deviation from the median. Needs one value."""
     middle = statistics.median(values)
     return NORMAL_MAD * statistics.median(abs(value - middle) for value in values)
+
+
+def bounded(deviations: Sequence[float]) -> list[float]:
+    """Absolute deviations, none of them beyond FAR standard deviations as their median tells these. Needs one value."""
+    sizes = [abs(one) for one in deviations]
+    most = FAR * NORMAL_MAD * statistics.median(sizes)
+    return [min(size, most) for size in sizes]
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
