@@ -220,6 +220,20 @@ MUTANTS = (
         "tests/statistics/test_drift.py",
     ),
     Mutant(
+        "expects-its-own-scatter",
+        "results/speedup.py",
+        "if test != record.test",
+        "if test",
+        "tests/results/test_speedup.py",
+    ),
+    Mutant(
+        "keeps-odd-pairs",
+        "statistics/ratio.py",
+        "if index != odd",
+        "if index != -1",
+        "tests/statistics/test_ratio.py",
+    ),
+    Mutant(
         "report-slowness-inverted",
         "report/words/answer.py",
         "1 - one.found.ratio",

@@ -51,13 +51,14 @@ def test_things_are_kept_in_their_order(builder: RunBuilder) -> None:
     assert run.session_s > 0
 
 
-def test_each_record_in_blocks_gets_what_all_lead_to_expect(builder: RunBuilder) -> None:
+def test_each_record_in_blocks_gets_what_the_others_lead_to_expect(builder: RunBuilder) -> None:
     for index, name in enumerate(("bf16", "int8", "nf4")):
         builder.add_record(make_block_record(name, 2.0, spread=0.01 * (index + 1)))
     builder.add_record(make_record())
     *in_blocks, apart = builder.build(make_provenance(), {}).records
-    (expected,) = {record.expected_variance for record in in_blocks}
-    assert expected.freedom > 0
+    expected = [record.expected_variance for record in in_blocks]
+    assert [one.variance for one in expected] == sorted((one.variance for one in expected), reverse=True)
+    assert all(one.freedom > 0 for one in expected)
     assert apart.expected_variance == NO_PRIOR
 
 

@@ -701,6 +701,16 @@ def test_rounds_are_two_where_the_time_of_a_case_is_over(
     assert counts(table) == {"fp32": rounds, "bf16": rounds}
 
 
+@pytest.mark.parametrize(("apart", "rounds"), [(3.9, 2), (4.1, 3)])
+def test_two_pairs_that_lie_too_far_apart_have_a_third(apart: float, rounds: int, table: Table) -> None:
+    """Four times as far as one is expected to scatter. It tells which of them is odd, so that no fourth is needed."""
+    table.add("fp32", 0.5)
+    table.add("bf16", 0.5, 0.5 * math.exp(0.01 * apart), 0.5)
+    table.add("int8", 0.5)
+    table.run(SHORT_OF_TIME)
+    assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": 2}
+
+
 SHORT_OF_TIME = replace(FAST, max_noise=0.001, fewest_rounds=2, expected_variance=EXPECTED, share_s=0.0)
 
 

@@ -14,10 +14,12 @@ from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
     LogRatio,
     Speedup,
+    has_odd,
     log_ratio,
     speedup_from,
     trimmed_mean,
     trimmed_variance,
+    without_odd,
 )
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 
@@ -166,6 +168,27 @@ def test_one_odd_round_of_ten_moves_nothing(odd_s: float) -> None:
     found = log_ratio((1.0,) * 10, (0.5, 0.5, 0.5, odd_s, *(0.5,) * 6))
     assert found is not None
     assert found.centre == pytest.approx(LOG_2)
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [
+        ([0.0, 5.0], [0.0, 5.0]),  # which of them is odd, nobody knows
+        ([0.0, 5.5, 1.0], [0.0, 1.0]),
+        ([0.0, 1.0, -9.0, 5.0], [0.0, 1.0, 5.0]),  # 9.5 from the median, and 4.5: the farther one
+        ([0.0, 3.9, 0.0], [0.0, 3.9, 0.0]),  # less than four standard deviations off
+        ([0.0, 1.0, 9.0, 0.0, 1.0], [0.0, 1.0, 9.0, 0.0, 1.0]),  # of five a fifth is trimmed
+    ],
+)
+def test_one_of_three_or_four_pairs_that_lies_far_off_is_left_out(values: list[float], kept: list[float]) -> None:
+    assert without_odd(values, VarianceEstimate(1.0, 8)) == kept
+    assert without_odd(values, NO_PRIOR) == values
+
+
+def test_two_pairs_far_apart_have_an_odd_one() -> None:
+    expected = VarianceEstimate(1.0, 8)
+    assert [has_odd(values, expected) for values in ([0.0], [0.0, 3.9], [0.0, 4.1])] == [False, False, True]
+    assert not has_odd([0.0, 9.0], NO_PRIOR)
 
 
 @pytest.mark.parametrize("slow", [3, 4, 5, 6, 7])

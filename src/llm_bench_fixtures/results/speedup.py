@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap, zip_longest
 from operator import eq
@@ -16,6 +16,7 @@ from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
+    FEWEST_PAIRS,
     LEAST_PAIRS,
     LogRatio,
     Speedup,
@@ -23,23 +24,61 @@ from llm_bench_fixtures.statistics.ratio import (
     log_ratios,
     speedup_from,
     trimmed_variance,
+    without_odd,
 )
-from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
+from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, NO_PRIOR, VarianceEstimate, estimate_prior, shrink
 
+SHARED_BY_COMPARISONS = 0.25  # correlation of two comparisons' variances
 WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 
 
 def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
-    """A run's records; those in blocks with the variance between pairs that all of them lead to expect, and with their
-    variant's drift between cases."""
+    """A run's records; those in blocks with the variance between pairs that the others of their case lead to expect,
+    and with their variant's drift between cases.
+
+    The variants of a case shared the machine's state, so that they tell most of how far its pairs scatter; the run's
+    other cases tell the rest.
+    """
     records = tuple(records)
-    pairs = (log_ratios(one.reference_s, one.rounds_s) for one in records if len(one.reference_s) >= LEAST_PAIRS)
-    prior = estimate_prior(map(trimmed_variance, pairs))
-    known = [replace(one, expected_variance=prior) if one.reference_s else one for one in records]
+    pairs = {one.test: log_ratios(one.reference_s, one.rounds_s) for one in records if _has_pairs(one)}
+    usual = estimate_prior(trimmed_variance(logs) for logs in pairs.values() if len(logs) >= LEAST_PAIRS)
+    of_case: dict[tuple[str, str], dict[str, VarianceEstimate]] = defaultdict(dict)
+    for one in records:
+        found = trimmed_variance(without_odd(pairs[one.test], usual)) if one.test in pairs else NO_PRIOR
+        if found.variance >= LEAST_VARIANCE:
+            of_case[one.scenario, one.case][one.test] = found
+    prior = estimate_prior(_together(own.values()) for own in of_case.values())
+    known = [replace(one, expected_variance=_expected(one, of_case, prior)) for one in records]
     alike = like_cases(known)
     drifts = {variant: _drift((one, _in_one_run(one)) for one in own) for variant, own in alike.items()}
     return tuple(replace(one, drift=drifts.get(one.variant) or NO_PRIOR) if one.reference_s else one for one in known)
+
+
+def _has_pairs(record: Record) -> bool:
+    """Whether it tells how far pairs scatter; the reference's own record doesn't."""
+    return len(record.reference_s) >= FEWEST_PAIRS and record.reference_s != record.rounds_s
+
+
+def _together(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
+    """One variance of a case's comparisons, which share the reference's rounds.
+
+    Where both sides of a pair scatter alike, two comparisons' logarithms correlate by a half, and their variances by
+    the square of that, a quarter. So many count for fewer degrees of freedom than they have.
+    """
+    freedom = sum(one.freedom for one in variances)
+    mean = sum(one.variance * one.freedom for one in variances) / freedom
+    return VarianceEstimate(mean, freedom / (1 + (len(variances) - 1) * SHARED_BY_COMPARISONS))
+
+
+def _expected(
+    record: Record, of_case: Mapping[tuple[str, str], Mapping[str, VarianceEstimate]], prior: VarianceEstimate
+) -> VarianceEstimate:
+    if not record.reference_s:
+        return record.expected_variance
+    known = of_case.get((record.scenario, record.case), {})
+    others = [one for test, one in known.items() if test != record.test]
+    return shrink(_together(others), prior) if others else prior
 
 
 def like_cases(records: Iterable[Record]) -> Mapping[str, list[Record]]:

@@ -97,10 +97,14 @@ class Measured:
         return tuple(done.latency_s for done in self.reference_rounds)
 
     @property
+    def pairs(self) -> list[float]:
+        """Log ratios of its pairs of rounds; none where there was no reference among them."""
+        return log_ratios(self.reference_s, self.rounds_s) if self.reference_rounds else []
+
+    @property
     def variance(self) -> VarianceEstimate:
-        """Variance of the log ratio of its pairs of rounds; with too few it says nothing."""
-        pairs = log_ratios(self.reference_s, self.rounds_s) if self.reference_rounds else []
-        return trimmed_variance(pairs) if len(pairs) >= LEAST_PAIRS else NO_PRIOR
+        """Variance between its pairs of rounds; with too few it says nothing."""
+        return trimmed_variance(self.pairs) if len(self.pairs) >= LEAST_PAIRS else NO_PRIOR
 
 
 @dataclass(frozen=True)

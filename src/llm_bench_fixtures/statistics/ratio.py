@@ -1,7 +1,8 @@
 """Ratios of times that were measured in pairs: their robust centre, and how sure it is.
 
 The centre is the 20 % trimmed mean of the pairs' log ratios, with the standard error of the Winsorized ones (Tukey and
-McLaughlin, Sankhya A 25, 1963). A spike in one pair of five hardly moves it. What happens in half of the pairs counts.
+McLaughlin, Sankhya A 25, 1963). A spike in one pair of five hardly moves it; of three or four, the one that lies far
+off is left out where it is known how far pairs scatter. What happens in half of the pairs counts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ CONFIDENCE = 0.95
 LEAST_PAIRS = 3
 FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
 TRIMMED = 0.2  # share of the values, on either side; none of fewer than five
+ODD = 4.0  # standard deviations of a pair, that a pair may lie from the median of a few before it is odd
 MOST_MARGIN = 300.0  # a wider one says no less, and its exponential is no number
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 # Standard deviation of a process' log latencies on a workload, from run to run: processes of identical work differ, and
@@ -139,6 +141,24 @@ def log_ratios(over_s: Sequence[float], of_s: Sequence[float]) -> list[float]:
     return [math.log(over / of) for over, of in zip(over_s, of_s, strict=True)]
 
 
+def has_odd(values: Sequence[float], expected: VarianceEstimate) -> bool:
+    """Whether a pair of so few that none is trimmed lies farther off than their expected variance explains. Of two, one
+    of them does, and a third tells which."""
+    if not expected.freedom or not FEWEST_PAIRS <= len(values) < 1 / TRIMMED:
+        return False
+    middle = statistics.median(values) if len(values) > FEWEST_PAIRS else values[0]
+    return max(abs(value - middle) for value in values) > ODD * math.sqrt(expected.variance)
+
+
+def without_odd(values: Sequence[float], expected: VarianceEstimate) -> list[float]:
+    """The values in their order, without the odd one of three or four."""
+    if len(values) < LEAST_PAIRS or not has_odd(values, expected):
+        return [*values]
+    middle = statistics.median(values)
+    odd = max(range(len(values)), key=lambda index: abs(values[index] - middle))
+    return [value for index, value in enumerate(values) if index != odd]
+
+
 def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEstimate = NO_PRIOR) -> LogRatio | None:
     """The centre of `log_ratios`; None for fewer than three pairs, or two where there is a prior.
 
@@ -149,7 +169,7 @@ def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEst
         return None
     if tuple(over_s) == tuple(of_s):  # one process
         return LogRatio(0.0, 0.0, len(logs) - 1)
-    return replace(trimmed_mean(logs, prior), process_variance=2 * PROCESS_DEVIATION**2)
+    return replace(trimmed_mean(without_odd(logs, prior), prior), process_variance=2 * PROCESS_DEVIATION**2)
 
 
 def speedup_from(ratio: LogRatio, confidence: float, rounds: int) -> Speedup:
