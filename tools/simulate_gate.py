@@ -52,13 +52,13 @@ def compared(random: np.random.Generator, rounds: int, deviation: float, slower:
 
 
 def is_slower(change: SpeedupChange, tolerance: float) -> bool:
-    return math.log(change.base / change.head) > change.margin + math.log1p(tolerance)
+    return math.log(change.base / change.head) > max(change.margin, math.log1p(tolerance))
 
 
 def is_changed(found: SpeedupChanges, tolerance: float) -> bool:
     """Whether anything is called regressed or improved."""
     both = (*found.tests.values(), *found.variants.values())
-    return any(abs(math.log(one.base / one.head)) > one.margin + math.log1p(tolerance) for one in both)
+    return any(abs(math.log(one.base / one.head)) > max(one.margin, math.log1p(tolerance)) for one in both)
 
 
 def alarms(random: np.random.Generator, rounds: int, deviation: float, comparisons: int) -> str:

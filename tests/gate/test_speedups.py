@@ -16,10 +16,10 @@ from llm_bench_fixtures.gate.decision import decide
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.gate.speedups import ALARMS, SpeedupChanges, beyond, speedup_changes
+from llm_bench_fixtures.gate.speedups import ALARMS, SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.results.metrics import Force, Tolerance, registry
+from llm_bench_fixtures.results.metrics import Force, registry
 from llm_bench_fixtures.results.record import Record, Run, Status
 
 TOLERANCE = math.log(1.05)
@@ -46,19 +46,19 @@ def of_bf16(comparison: Comparison) -> Judgement:
         (2.0, Verdict.UNCHANGED),
         (1.92, Verdict.UNCHANGED),
         (1.87, Verdict.INCONCLUSIVE),
-        (1.7, Verdict.REGRESSED),
-        (2.15, Verdict.INCONCLUSIVE),
-        (2.4, Verdict.IMPROVED),
+        (1.8, Verdict.REGRESSED),
+        (2.14, Verdict.INCONCLUSIVE),
+        (2.25, Verdict.IMPROVED),
     ],
 )
-def test_a_speedup_is_judged_by_how_far_its_interval_lies_beyond_the_tolerance(head: float, expected: Verdict) -> None:
+def test_a_speedup_changed_beyond_the_tolerance_and_beyond_chance(head: float, expected: Verdict) -> None:
     """Ten blocks, a hundredth up and down: each error is sqrt(10 / (6 x 5)) hundredths, that of the difference 0.82. It
-    has 10 degrees of freedom, of which Student's t at 99.5 % is 3.58: 2.9 %. Four processes differ by 2.5 %, of which
-    the normal distribution makes 2.81 times as much, 7.0 %. Together they are 7.6 %, beyond the 5 % that are allowed. A
-    change of more than 5 and less than 13 % stays open."""
+    has 10 degrees of freedom, of which Student's t at 99 % is 3.17: 2.6 %. Four processes differ by 2 %, as
+    far as 8 degrees tell, of which t is 3.36: 6.7 %. Together that is 7.2 %, which a change must exceed to be no
+    chance. It must exceed 5 % to matter."""
     found = of_bf16(compared(in_blocks(), in_blocks(head)))
     assert (found.verdict, found.is_blocking) == (expected, True)
-    assert found.margin == pytest.approx(math.hypot(3.5814 * 0.01 * math.sqrt(2 / 3), 2.8070 * 0.025), rel=1e-3)
+    assert found.margin == pytest.approx(math.hypot(3.1693 * 0.01 * math.sqrt(2 / 3), 3.3554 * 0.02), rel=1e-3)
 
 
 def test_a_speedup_that_regressed_fails_the_gate_and_an_open_one_does_not() -> None:
@@ -144,8 +144,8 @@ def records_of(variant: str, speedups: Sequence[float], spread: float = 0.01) ->
 
 def test_a_variants_mean_change_is_judged_too() -> None:
     """Each of six tests lost 12 to 13 %, which stays open alone beside 20 % of scatter. Together they regressed: the
-    mean of the logarithms is -0.13, their error 0.0017, and Student's t of three degrees at 99.5 % 7.45. Four processes
-    add 7.0 %, and 5 % are allowed."""
+    mean of the logarithms is -0.13, their error 0.0017, and Student's t of three degrees at 99 % 5.84. Four processes
+    add 6.7 %."""
     base, head = ([2.0] * 6, [2.0 * math.exp(-0.125 - 0.002 * index) for index in range(6)])
     runs = [make_run([make_block_record(spread=0.0), *records_of("bf16", one, 0.2)]) for one in (base, head)]
     comparison = compared(*runs)
@@ -203,33 +203,38 @@ def records(times: Times) -> list[Record]:
     ]
 
 
-def changed(found: SpeedupChanges, tolerance: float) -> bool:
+def is_called(one: SpeedupChange, tolerance: float = TOLERANCE) -> bool:
+    """Whether it is called regressed or improved."""
+    return abs(math.log(one.head / one.base)) > max(one.margin, tolerance)
+
+
+def changed(found: SpeedupChanges, tolerance: float = 0.0) -> bool:
     """Whether any test or variant is called regressed or improved."""
-    both = (*found.tests.values(), *found.variants.values())
-    return any(abs(math.log(one.head / one.base)) > one.margin + tolerance for one in both)
+    return any(is_called(one, tolerance) for one in (*found.tests.values(), *found.variants.values()))
 
 
 @pytest.mark.slow("hundreds of simulated runs")
 def test_equal_versions_are_seldom_called_changed() -> None:
-    """By the design in at most 1 % of comparisons, without any tolerance: of 100 with 264 tests of 11 variants, more
-    than four would come in 0.3 % of trials. With the tolerance of 5 % none is."""
+    """By the design regressed in at most 1 % of comparisons, and improved in as many, without any tolerance: of 100
+    with 264 tests of 11 variants, more than six would come in 0.4 % of trials."""
     random = np.random.default_rng(3)
     found = [changes(rounds(random), rounds(random)) for _ in range(100)]
     assert ALARMS == 0.01
-    assert sum(changed(one, 0.0) for one in found) <= 4
-    assert not any(changed(one, TOLERANCE) for one in found)
+    assert sum(map(changed, found)) <= 6
 
 
 @pytest.mark.slow("hundreds of simulated runs")
 def test_processes_that_differ_are_not_called_changed() -> None:
-    """Each variant by 2 % between the two runs, in all of its tests."""
+    """Each variant by 2.8 % between the two runs, in all of its tests: more than the 2 % that are expected,
+    which the other variants tell. Of 60 comparisons 1.2 may call one changed; more than 5 would come in 0.2 % of
+    trials."""
     random = np.random.default_rng(4)
     called = 0
-    for _ in range(40):
+    for _ in range(60):
         drift = np.repeat(np.exp(0.02 * math.sqrt(2) * random.standard_normal(VARIANTS)), TESTS)
         head = np.asarray(rounds(random)) * drift[:, None]
-        called += changed(changes(rounds(random), head.tolist()), TOLERANCE)
-    assert called == 0
+        called += changed(changes(rounds(random), head.tolist()))
+    assert called <= 5
 
 
 @pytest.mark.slow("hundreds of simulated runs")
@@ -240,7 +245,7 @@ def test_twelve_percent_in_one_variant_are_found() -> None:
     for _ in range(40):
         head = [*rounds(random, 1.12)[:TESTS], *rounds(random)[TESTS:]]
         one = changes(rounds(random), head).variants["v0"]
-        found += math.log(one.head / one.base) < -one.margin - TOLERANCE
+        found += is_called(one)
     assert found >= 38
 
 
@@ -248,9 +253,4 @@ def test_a_third_in_one_test_is_found() -> None:
     """In nine of ten comparisons or more, by ten blocks; each of the 264 tests is one trial here."""
     random = np.random.default_rng(6)
     found = changes(rounds(random), rounds(random, 4 / 3)).tests.values()
-    regressed = sum(math.log(one.head / one.base) < -one.margin - TOLERANCE for one in found)
-    assert regressed / len(found) >= 0.9
-
-
-def test_the_tolerance_is_added_to_the_margin() -> None:
-    assert beyond(Tolerance(relative=0.05), 0.1) == pytest.approx(0.1 + TOLERANCE)
+    assert sum(map(is_called, found)) / len(found) >= 0.9

@@ -118,10 +118,10 @@ VARIANT = make_variant(
         ("latency_low_s", 0.65149),  # logarithms' mean 1.06917, standard error 0.47060, Student's t 3.18245
         ("latency_high_s", 13.0247),
         ("rounds", 4),
-        # Of 1, 1, 4 and 4: logarithms' mean 0.69315, standard error 0.40019, Student's t 3.18245; 1.25 % a process
+        # Of 1, 1, 4 and 4: logarithms' mean 0.69315, standard error 0.40019, Student's t 3.18245; 1 % a process
         ("speedup", 2.0),
-        ("speedup_low", 0.559391),
-        ("speedup_high", 7.15067),
+        ("speedup_low", 0.559488),
+        ("speedup_high", 7.14940),
         ("disturbed_rounds", 1),
         ("ttft_s", 0.75),  # 0.4 of 0.45, 1.25, 2.5, 6.25
         ("tpot_s", 0.5625),  # 0.3 of the same

@@ -12,7 +12,7 @@ from llm_bench_fixtures.gate import margins
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
 from llm_bench_fixtures.gate.rules import Rules, check_saved_marks
-from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
+from llm_bench_fixtures.gate.speedups import speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
 from llm_bench_fixtures.history.together import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
@@ -203,8 +203,7 @@ class _Comparer:
             verdict = Verdict.NOT_MEASURED
         else:
             level = at_base_speed(values.head, metric, values.slowdown)
-            margin = beyond(rule, values.margin) if metric.name == SPEEDUP else values.margin
-            verdict = judge(metric.direction, rule, values.base, level, margin)
+            verdict = judge(metric.direction, rule, values.base, level, values.margin)
         slowdown = values.slowdown if metric.unit in CLOCKED else 1.0
         known = values.margin if margins.has_own_noise(metric) else math.inf
         return Judgement(subject, metric, rule, verdict, values.base, values.head, slowdown, known, reason)

@@ -7,27 +7,29 @@ and McLaughlin, Sankhya A 25, 1963), which finds a smaller change if all of the 
 takes half of ALARMS, divided by its number of comparisons (Bonferroni).
 
 Processes of identical work differ by more than their rounds show, each time all tests of a variant alike. How far is
-read off the comparison itself: from the scatter of the variants' changes about their median, which a few variants that
-really changed don't move.
+read off the comparison itself: from the scatter of the other variants' changes about their median, which a few variants
+that really changed hardly move. That is shrunk toward what processes are known to differ by.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, median
 
-from llm_bench_fixtures.results.metrics import Tolerance
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import record_log_ratio
+from llm_bench_fixtures.statistics.pooling import PROCESS_FREEDOM
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
-from llm_bench_fixtures.statistics.robust import robust_deviation
+from llm_bench_fixtures.statistics.robust import bounded
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, shrink
+from llm_bench_fixtures.statistics.spread import student_half_width
 
-ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as changed
+ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as lower; as many as higher
 LEAST_TESTS = 5  # fewest tests of a variant whose mean change is judged
-LEAST_VARIANTS = 5  # fewest variants that tell the scatter of their changes
+LEAST_OTHERS = 4  # fewest other variants that tell the scatter of a variant's change
 LEAST_TO_TRIM = 6  # of five, trimming leaves three: their interval is half as wide again as that of the plain mean
 
 
@@ -52,59 +54,50 @@ class SpeedupChanges:
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """The logarithms of one test's speed-ups."""
-
-    base: LogRatio
-    head: LogRatio
-
-    @property
-    def change(self) -> LogRatio:
-        return self.head.minus(self.base)
+class _Change:
+    base: float
+    """Logarithm of the baseline's speed-up."""
+    by: LogRatio
+    """What the judged run's logarithm differs by."""
 
 
 def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> SpeedupChanges:
     """pairs: the baseline's record and the judged one of each test that ran the same workload in both runs."""
-    tests: dict[str, _Pair] = {}
-    of_variant: dict[str, list[_Pair]] = defaultdict(list)
+    tests: dict[str, dict[str, _Change]] = defaultdict(dict)  # by variant
     for before, after in pairs:
         base, head = record_log_ratio(before), record_log_ratio(after)
         if after.variant != reference and base is not None and head is not None:  # both were measured in blocks
-            pair = tests[after.test] = _Pair(base, head)
-            of_variant[after.variant].append(pair)
-    judged = {variant: found for variant, found in of_variant.items() if len(found) >= LEAST_TESTS}
-    means = {variant: _mean_change(found) for variant, found in judged.items()}
-    scatter = _scatter([mean.centre for mean in means.values()])
-    if len(means) < LEAST_VARIANTS:
-        means = {variant: replace(mean, process_variance=4 * PROCESS_DEVIATION**2) for variant, mean in means.items()}
+            tests[after.variant][after.test] = _Change(base.centre, head.minus(base))
+    means = {variant: _mean(own.values()) for variant, own in tests.items() if len(own) >= LEAST_TESTS}
+    scatter = {variant: _scatter([means[other].by.centre for other in means if other != variant]) for variant in tests}
+    number = sum(map(len, tests.values()))
     return SpeedupChanges(
-        {test: _changed(pair.base.centre, pair.change, scatter, len(tests)) for test, pair in tests.items()},
-        {
-            variant: _changed(statistics.fmean(pair.base.centre for pair in judged[variant]), mean, scatter, len(means))
-            for variant, mean in means.items()
-        },
+        {test: _changed(one, scatter[variant], number) for variant, own in tests.items() for test, one in own.items()},
+        {variant: _changed(one, scatter[variant], len(means)) for variant, one in means.items()},
     )
 
 
-def beyond(rule: Tolerance, margin: float) -> float:
-    """The margin of a change that is judged by how far its interval lies beyond the rule's tolerance."""
-    return margin + math.log1p(rule.relative)
+def _mean(tests: Collection[_Change]) -> _Change:
+    """Over a variant's tests, whose scatter tells what processes differ by on single workloads."""
+    changes = [one.by.centre for one in tests]
+    by = trimmed_mean(changes) if len(changes) >= LEAST_TO_TRIM else trimmed_mean(changes, share=0.0)
+    return _Change(fmean(one.base for one in tests), by)
 
 
-def _mean_change(tests: Sequence[_Pair]) -> LogRatio:
-    """Mean change over a variant's tests. Differences of processes on single workloads are in the tests' scatter."""
-    changes = [pair.change.centre for pair in tests]
-    return trimmed_mean(changes) if len(changes) >= LEAST_TO_TRIM else trimmed_mean(changes, share=0.0)
+def _scatter(others: Sequence[float]) -> VarianceEstimate:
+    """Variance of a variant's change by its processes. others: changes of the other variants."""
+    known = VarianceEstimate(4 * PROCESS_DEVIATION**2, PROCESS_FREEDOM)  # two processes in each run
+    if len(others) < LEAST_OTHERS:
+        return known
+    middle, freedom = median(others), len(others) - 1
+    squares = sum(one**2 for one in bounded([change - middle for change in others]))
+    return shrink(VarianceEstimate(squares / freedom, freedom), known)
 
 
-def _scatter(changes: Sequence[float]) -> LogRatio:
-    """How far a variant's change lies from 0 by its processes; with too few variants to tell, as if by nothing."""
-    deviation = robust_deviation(changes) if len(changes) >= LEAST_VARIANTS else 0.0
-    return LogRatio(0.0, deviation, max(len(changes) - 1, 1))
-
-
-def _changed(base: float, change: LogRatio, scatter: LogRatio, comparisons: int) -> SpeedupChange:
-    """base: the logarithm of the baseline's speed-up. comparisons: how many are made at this level."""
-    confidence = 1 - ALARMS / 2 / comparisons
-    margin = math.hypot(change.margin(confidence), scatter.margin(confidence))
-    return SpeedupChange(math.exp(base), math.exp(base + change.centre), margin)
+def _changed(one: _Change, scatter: VarianceEstimate, comparisons: int) -> SpeedupChange:
+    """comparisons: how many are made at this level."""
+    confidence = 1 - ALARMS / comparisons  # two-sided: half of it lies on either side
+    processes = max(scatter.variance, one.by.process_variance)
+    by_processes = student_half_width(math.sqrt(processes), scatter.freedom, confidence)
+    margin = math.hypot(replace(one.by, process_variance=0.0).margin(confidence), by_processes)
+    return SpeedupChange(math.exp(one.base), math.exp(one.base + one.by.centre), margin)

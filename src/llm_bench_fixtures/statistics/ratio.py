@@ -24,7 +24,7 @@ MOST_MARGIN = 300.0  # a wider one says no less, and its exponential is no numbe
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 # Standard deviation of a process' log latencies on a workload, from run to run: processes of identical work differ, and
 # a machine's drift moves one kind of work more than another.
-PROCESS_DEVIATION = 0.0125
+PROCESS_DEVIATION = 0.01
 
 
 @dataclass(frozen=True)

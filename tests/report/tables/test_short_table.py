@@ -121,12 +121,12 @@ def test_who_was_measured_elsewhere_only_has_figures_with_a_mark() -> None:
     table = table_of(run)
     cells = row(table, "fp16")
     assert cells["what ran"] == "float32; * one prompt of 64 tokens (“Precision”)"
-    assert (cells["speed-up"], cells["peak, MB"], cells["weights, MB"]) == ("2.00×* (1.93–2.08)", "9.00*", "4.00")
+    assert (cells["speed-up"], cells["peak, MB"], cells["weights, MB"]) == ("2.00×* (1.94–2.06)", "9.00*", "4.00")
     assert cells["latency, ms"].startswith("512* ± ")
     assert "fp16" not in tones(table, "speed-up")
     assert "*" not in "".join(row(table, "v0").values())
     whole = row(summary_section(findings_of(run, registry())).table, "fp16")
-    assert (whole["speed-up"], whole["tokens/s"], whole["weights, MB"]) == ("2.00×* (1.93–2.08)", "31.2*", "4.00")
+    assert (whole["speed-up"], whole["tokens/s"], whole["weights, MB"]) == ("2.00×* (1.94–2.06)", "31.2*", "4.00")
     assert "*: measured on other prompts or settings only, named at the variant" in list(legend(table))
 
 
