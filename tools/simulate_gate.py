@@ -4,7 +4,7 @@ python tools/simulate_gate.py --comparisons 600
 
 Each comparison has two runs of 11 variants with 24 tests each, of some rounds. The logarithm of a round's ratio
 scatters by 3 %, and that of a test by 1.8 % from run to run, as two processes do on a single workload. Given a process
-deviation, each variant of each run is off by so much in all of its tests alike, besides.
+deviation, each variant of each run is off by so much in all of its tests alike, besides, and so is the reference.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: F
     """A run whose reference takes a second in each round. slower: (VARIANTS, TESTS), factors of the others' times."""
     logs = 0.03 * random.standard_normal((VARIANTS, TESTS, rounds))
     logs += 0.018 * random.standard_normal((VARIANTS, TESTS, 1)) + deviation * random.standard_normal((VARIANTS, 1, 1))
+    logs -= deviation * random.standard_normal()  # what the reference's process is off by
     times_s: Floats = slower[:, :, None] * np.exp(logs)
     for variant, test in np.ndindex(VARIANTS, TESTS):
         yield Record(
             test=f"{variant}-{test}",
             scenario="",
-            case="",
+            case=str(test),
             variant=str(variant),
             status=Status.MEASURED,
             rounds_s=tuple(times_s[variant, test].tolist()),

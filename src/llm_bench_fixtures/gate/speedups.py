@@ -85,13 +85,16 @@ def _mean(tests: Collection[_Change]) -> _Change:
 
 
 def _scatter(others: Sequence[float]) -> VarianceEstimate:
-    """Variance of a variant's change by its processes. others: changes of the other variants."""
+    """Variance of a variant's change by its processes and the reference's. others: changes of the other variants.
+
+    What the reference changed by, all of them share. Their scatter is of their own processes alone: half of it.
+    """
     known = VarianceEstimate(4 * PROCESS_DEVIATION**2, PROCESS_FREEDOM)  # two processes in each run
     if len(others) < LEAST_OTHERS:
         return known
     middle, freedom = median(others), len(others) - 1
     squares = sum(one**2 for one in bounded([change - middle for change in others]))
-    return shrink(VarianceEstimate(squares / freedom, freedom), known)
+    return shrink(VarianceEstimate(2 * squares / freedom, freedom), known)
 
 
 def _changed(one: _Change, scatter: VarianceEstimate, comparisons: int) -> SpeedupChange:
