@@ -220,7 +220,7 @@ def observe(model: Model, workload: Workload) -> Observation:
     """Run the workload once more, and watch its forward passes, its memory and, for `settle_binding`, its threads."""
     drop_probe(model)  # what it holds would be counted as the workload's
     model.forget_caches()  # and so would what an engine keeps of other, larger runs
-    model.device.release_cached_memory(oldest=False)
+    model.device.release_cached_memory(oldest=False)  # before the holes that it leaves are filled
     with filling_holes(), giving_freed_memory_back(), PeakMemory(model.device) as memory, finding_threads(model):
         observed = observe_round(model, workload)
     return Observation(observed, memory.peak, has_scored(model))

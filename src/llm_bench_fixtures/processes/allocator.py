@@ -8,7 +8,7 @@ nothing is timed, give it back at once. Scores do so once they end: meanwhile it
 1,024 tokens of a model of 0.5B parameters.
 
 A load leaves holes in the heap, as many as chance wills. Small blocks are spread over them, each on pages of its own,
-so that a peak came out up to 11 MB higher. So peaks are taken with the holes filled.
+so that a peak came out up to 11 MB higher. So they are filled while a peak is taken, unless that round is timed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import CDLL, Structure, c_size_t, c_void_p
+from ctypes import CDLL, c_size_t, c_void_p
 
 # Parameters of mallopt(3).
 M_TRIM_THRESHOLD = -1
@@ -27,10 +27,6 @@ GIVING_BACK = (128 * 2**10, 128 * 2**10)  # where it begins by default
 
 FILLING = tuple(2**power for power in range(22, 9, -1))  # sizes of the blocks that fill holes: 4 MiB to 1 KiB
 MOST_FILLING = 10_000  # blocks
-HEAP_INFO = (  # fields of glibc's mallinfo2
-    *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-    *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-)
 
 KEEPING_VARIABLES = {"MALLOC_MMAP_THRESHOLD_": str(KEEPING[0]), "MALLOC_TRIM_THRESHOLD_": str(KEEPING[1])}
 """The environment of a process that keeps freed memory from its start."""
@@ -53,14 +49,15 @@ def filling_holes() -> Iterator[None]:
     Begin it while freed memory is kept: else large blocks come from elsewhere, and small ones have to do.
     """
     libc = _libc()
-    if libc is None or not hasattr(libc, "mallinfo2"):  # which glibc has from 2.33 on
+    if libc is None:
         yield
         return
-    libc.mallinfo2.restype, libc.malloc.restype = _HeapInfo, c_void_p
+    libc.malloc.restype = libc.sbrk.restype = c_void_p
     libc.malloc_trim(0)
-    held = list(_filling(libc))
-    libc.malloc_trim(0)
+    held: list[int] = []
     try:
+        held.extend(_filling(libc))
+        libc.malloc_trim(0)
         yield
     finally:
         for block in held:
@@ -69,22 +66,14 @@ def filling_holes() -> Iterator[None]:
 
 def _filling(libc: CDLL) -> Iterator[int]:
     """Blocks that were free in the heap, the largest first."""
-    free, number = libc.mallinfo2().fordblks, 0
+    end, number = libc.sbrk(0), 0
     for size in FILLING:
         while number < MOST_FILLING and (block := libc.malloc(c_size_t(size))):
-            before, free = free, libc.mallinfo2().fordblks
-            if before - free < size:  # the heap has grown for it, or it lies elsewhere
+            if block >= end:  # the heap has grown for it, or it lies elsewhere
                 libc.free(c_void_p(block))
-                free = libc.mallinfo2().fordblks
                 break
             number += 1
             yield block
-
-
-class _HeapInfo(Structure):
-    """glibc's `struct mallinfo2`, mallinfo(3)."""
-
-    _fields_ = tuple((name, c_size_t) for name in HEAP_INFO)
 
 
 def trim_heap() -> None:
