@@ -122,7 +122,8 @@ def test_records_share_blocks_where_they_stand_beside_the_same_rounds() -> None:
 def scattering(*logs: float, **changes: Any) -> Record:
     """Rounds whose log ratios are these."""
     variant = changes.pop("variant", f"v{len(logs)}")
-    return make_record(variant, reference_s=tuple(map(math.exp, logs)), rounds_s=(1.0,) * len(logs), **changes)
+    own_s = tuple(math.exp(-log) for log in logs)
+    return make_record(variant, reference_s=(1.0,) * len(logs), rounds_s=own_s, **changes)
 
 
 def test_a_case_leads_to_expect_the_variance_of_its_other_comparisons() -> None:
@@ -162,7 +163,7 @@ def drifting(variant: str, *logs: float) -> list[Record]:
 
 
 def test_a_run_tells_how_far_a_variants_cases_drift_apart() -> None:
-    """Eight cases, 1 to either side of their mean: each lies 2 off its neighbours, whose square has 1.5 times the
+    """Nine cases, 1 to either side of their mean: each lies 2 off its neighbours, whose square has 1.5 times the
     variance of one case. A batch, another number of new tokens and a record that failed are no like cases."""
     others = [
         make_record("bf16", reference_s=(9.0,) * 3, rounds_s=(1.0,) * 3, **changes)
@@ -172,8 +173,8 @@ def test_a_run_tells_how_far_a_variants_cases_drift_apart() -> None:
             {"status": Status.ERROR},
         )
     ]
-    records = with_expected_variance([*drifting("bf16", *(1.0, 3.0) * 4), *drifting("nf4", *(1.0,) * 8), *others])
-    expected = (4 / 1.5 - 2 * PROCESS_DEVIATION**2, 6 * 18 / 35)
+    records = with_expected_variance([*drifting("bf16", *(1.0, 3.0) * 4, 1.0), *drifting("nf4", *(1.0,) * 9), *others])
+    expected = (4 / 1.5 - 2 * PROCESS_DEVIATION**2, 7 * 18 / 35)
     assert {one.variant: astuple(one.drift) for one in records} == {"bf16": pytest.approx(expected), "nf4": (0, 0)}
     assert len({one.drift for one in records}) == 2
     ratio = record_log_ratio(records[-1])
@@ -186,7 +187,7 @@ def test_two_variants_drift_apart_by_what_their_like_cases_do() -> None:
     """Both gain and lose against the reference together, so the ratio of the two stays what it is. Where it isn't known
     what they do together, both drifts add up."""
     drift = VarianceEstimate(0.5, 9)
-    cases = [(math.exp(log), math.exp(log) / 2) for log in (0.0, 1.0) * 4]
+    cases = [(math.exp(log), math.exp(log) / 2) for log in (*(0.0, 1.0) * 4, 0.0)]
     alike = [
         tuple(
             make_record(name, case=str(case), reference_s=(1.0,) * 3, rounds_s=(seconds,) * 3, drift=drift)
@@ -195,7 +196,7 @@ def test_two_variants_drift_apart_by_what_their_like_cases_do() -> None:
         for case, both in enumerate(cases)
     ]
     pairs = [(slow, fast) for slow, fast in alike]
-    known, unknown = (mean_speedup_between(pairs[:1], apart=drifts_apart(one)) for one in (pairs, pairs[:7]))
+    known, unknown = (mean_speedup_between(pairs[:1], apart=drifts_apart(one)) for one in (pairs, pairs[:8]))
     assert known is not None
     assert unknown is not None
     by_processes = math.sqrt(2) * 1.959964 * PROCESS_DEVIATION

@@ -711,6 +711,17 @@ def test_two_pairs_that_lie_too_far_apart_have_a_third(apart: float, rounds: int
     assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": 2}
 
 
+def test_two_pairs_that_lie_too_far_apart_have_no_more_than_a_third(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: where all blocks after them were crowded, so that none counted, others were run without end."""
+    crowd(table, monkeypatch, *range(2, 50))
+    table.add("fp32", 0.5)
+    table.add("bf16", 0.5, 0.5 * math.exp(0.041), 0.5)
+    table.run(SHORT_OF_TIME)
+    assert counts(table) == {"fp32": 3, "bf16": 3}
+
+
 SHORT_OF_TIME = replace(FAST, max_noise=0.001, fewest_rounds=2, expected_variance=EXPECTED, share_s=0.0)
 
 

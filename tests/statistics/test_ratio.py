@@ -14,7 +14,7 @@ from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
     LogRatio,
     Speedup,
-    has_odd,
+    are_far_apart,
     log_ratio,
     speedup_from,
     trimmed_mean,
@@ -181,14 +181,16 @@ def test_one_odd_round_of_ten_moves_nothing(odd_s: float) -> None:
     ],
 )
 def test_one_of_three_or_four_pairs_that_lies_far_off_is_left_out(values: list[float], kept: list[float]) -> None:
-    assert without_odd(values, VarianceEstimate(1.0, 8)) == kept
-    assert without_odd(values, NO_PRIOR) == values
+    assert without_odd(values, VarianceEstimate(1.0, 4)) == kept
+    assert without_odd(values, VarianceEstimate(1.0, 3)) == values  # too little is known
 
 
-def test_two_pairs_far_apart_have_an_odd_one() -> None:
-    expected = VarianceEstimate(1.0, 8)
-    assert [has_odd(values, expected) for values in ([0.0], [0.0, 3.9], [0.0, 4.1])] == [False, False, True]
-    assert not has_odd([0.0, 9.0], NO_PRIOR)
+@pytest.mark.parametrize(
+    ("values", "freedom", "apart"),
+    [([0.0, 3.9], 4, False), ([0.0, 4.1], 4, True), ([0.0, 4.1], 3, False), ([0.0, 0.0, 9.0], 4, False)],
+)
+def test_two_pairs_lie_far_apart(values: list[float], freedom: float, apart: bool) -> None:
+    assert are_far_apart(values, VarianceEstimate(1.0, freedom)) is apart
 
 
 @pytest.mark.parametrize("slow", [3, 4, 5, 6, 7])

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap, zip_longest
-from operator import eq
+from operator import attrgetter, eq
 
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases, mean_over_runs
@@ -26,7 +26,14 @@ from llm_bench_fixtures.statistics.ratio import (
     trimmed_variance,
     without_odd,
 )
-from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, NO_PRIOR, VarianceEstimate, estimate_prior, shrink
+from llm_bench_fixtures.statistics.shrinkage import (
+    LEAST_COMPARISONS,
+    LEAST_VARIANCE,
+    NO_PRIOR,
+    VarianceEstimate,
+    estimate_prior,
+    shrink,
+)
 
 SHARED_BY_COMPARISONS = 0.25  # correlation of two comparisons' variances
 WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
@@ -34,25 +41,42 @@ WAITED_S = 0.3e-3  # or this many seconds
 
 
 def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
-    """A run's records; those in blocks with the variance between pairs that the others of their case lead to expect,
-    and with their variant's drift between cases.
-
-    The variants of a case shared the machine's state, so that they tell most of how far its pairs scatter; the run's
-    other cases tell the rest.
-    """
-    records = tuple(records)
-    pairs = {one.test: log_ratios(one.reference_s, one.rounds_s) for one in records if _has_pairs(one)}
-    usual = estimate_prior(trimmed_variance(logs) for logs in pairs.values() if len(logs) >= LEAST_PAIRS)
-    of_case: dict[tuple[str, str], dict[str, VarianceEstimate]] = defaultdict(dict)
-    for one in records:
-        found = trimmed_variance(without_odd(pairs[one.test], usual)) if one.test in pairs else NO_PRIOR
-        if found.variance >= LEAST_VARIANCE:
-            of_case[one.scenario, one.case][one.test] = found
-    prior = estimate_prior(_together(own.values()) for own in of_case.values())
-    known = [replace(one, expected_variance=_expected(one, of_case, prior)) for one in records]
+    """A run's records; those in blocks with the variance between pairs that other comparisons lead to expect, and with
+    their variant's drift between cases."""
+    known = _with_expectation(tuple(records))
     alike = like_cases(known)
     drifts = {variant: _drift((one, _in_one_run(one)) for one in own) for variant, own in alike.items()}
     return tuple(replace(one, drift=drifts.get(one.variant) or NO_PRIOR) if one.reference_s else one for one in known)
+
+
+def _with_expectation(records: Sequence[Record]) -> list[Record]:
+    """The variants of a case shared the machine's state and the reference's rounds, so that they tell most of how far
+    its pairs scatter; the run's other cases tell the rest. Of a variant that scatters more than others no less is
+    expected than the median of its own cases."""
+    pairs = {one.test: log_ratios(one.reference_s, one.rounds_s) for one in records if _has_pairs(one)}
+    seen = [trimmed_variance(logs).variance for logs in pairs.values() if len(logs) >= LEAST_PAIRS]
+    usual = VarianceEstimate(statistics.median(seen), len(seen)) if seen else NO_PRIOR
+    of_case: dict[tuple[str, str, float], dict[str, VarianceEstimate]] = defaultdict(dict)
+    of_variant: dict[str, list[float]] = defaultdict(list)
+    for one in records:
+        found = trimmed_variance(without_odd(pairs[one.test], usual)) if one.test in pairs else NO_PRIOR
+        if found.variance >= LEAST_VARIANCE:
+            of_case[_blocks_of(one)][one.test] = found
+            of_variant[one.variant].append(found.variance)
+    prior = estimate_prior(_together(own.values()) for own in of_case.values())
+    least = {name: statistics.median(own) for name, own in of_variant.items() if len(own) >= LEAST_COMPARISONS}
+
+    def expected(record: Record) -> VarianceEstimate:
+        others = [one for test, one in of_case.get(_blocks_of(record), {}).items() if test != record.test]
+        found = shrink(_together(others), prior) if others else prior
+        return replace(found, variance=max(found.variance, least.get(record.variant, 0.0)))
+
+    return [replace(one, expected_variance=expected(one)) if one.reference_s else one for one in records]
+
+
+def _blocks_of(record: Record) -> tuple[str, str, float]:
+    """What the records of the same blocks share: their case, and the reference's first round."""
+    return record.scenario, record.case, record.reference_s[0]
 
 
 def _has_pairs(record: Record) -> bool:
@@ -69,16 +93,6 @@ def _together(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
     freedom = sum(one.freedom for one in variances)
     mean = sum(one.variance * one.freedom for one in variances) / freedom
     return VarianceEstimate(mean, freedom / (1 + (len(variances) - 1) * SHARED_BY_COMPARISONS))
-
-
-def _expected(
-    record: Record, of_case: Mapping[tuple[str, str], Mapping[str, VarianceEstimate]], prior: VarianceEstimate
-) -> VarianceEstimate:
-    if not record.reference_s:
-        return record.expected_variance
-    known = of_case.get((record.scenario, record.case), {})
-    others = [one for test, one in known.items() if test != record.test]
-    return shrink(_together(others), prior) if others else prior
 
 
 def like_cases(records: Iterable[Record]) -> Mapping[str, list[Record]]:
@@ -185,7 +199,8 @@ def _between(of: Record | None, over: Record | None) -> LogRatio | None:
         return None
     if share_blocks(of, over):
         shared = min(len(of.rounds_s), len(over.rounds_s))
-        ratio = log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], of.expected_variance)
+        expected = max(of.expected_variance, over.expected_variance, key=attrgetter("variance"))
+        ratio = log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], expected)
         return replace(ratio, drift=of.drift.plus(over.drift)) if ratio else None
     own, other = _in_one_run(of), _in_one_run(over)
     return None if own is None or other is None else own.minus(other)

@@ -23,7 +23,7 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_o
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, has_odd, log_ratio
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, are_far_apart, log_ratio
 from llm_bench_fixtures.statistics.spread import interval
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -280,7 +280,7 @@ class _Blocks:
         has_few = self._fewest <= len(self._calm(entry.rounds)) < self.pace.rounds
         is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
         if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, half_width)):
-            return self._has_odd(name)
+            return not self._has_least(entry.rounds) and self._has_odd(name)
         if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
@@ -338,9 +338,9 @@ class _Blocks:
         return found is not None and found.relative_half_width <= half_width
 
     def _has_odd(self, name: str) -> bool:
-        """Whether two pairs lie so far apart that a third must tell which of them is odd."""
+        """Whether its two pairs lie so far apart that a third must tell which of them is odd."""
         measured = self.result(name)
-        return isinstance(measured, Measured) and has_odd(measured.pairs, self.pace.expected_variance)
+        return isinstance(measured, Measured) and are_far_apart(measured.pairs, self.pace.expected_variance)
 
     def _await_calm(self, entry: Entry) -> bool:
         """Wait while other work leaves too few cores free for the variant, as long as there is patience for it; whether

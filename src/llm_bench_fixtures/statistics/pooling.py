@@ -18,7 +18,7 @@ from llm_bench_fixtures.statistics.ratio import LogRatio
 from llm_bench_fixtures.statistics.robust import bounded
 from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, NO_PRIOR, VarianceEstimate, shrink
 
-LEAST_CASES = 8  # to tell drift; of six, robust deviations come out too small
+LEAST_CASES = 9  # to tell drift: of seven residuals, three of which one slow test spoils, the median is of a sound one
 FREEDOM_OF_NEIGHBOURS = 18 / 35  # degrees of freedom of one residual: it shares two of its three cases with the next
 PROCESS_FREEDOM = 8.0  # degrees of freedom that the expected variance between processes counts for
 

@@ -19,7 +19,8 @@ CONFIDENCE = 0.95
 LEAST_PAIRS = 3
 FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
 TRIMMED = 0.2  # share of the values, on either side; none of fewer than five
-ODD = 4.0  # standard deviations of a pair, that a pair may lie from the median of a few before it is odd
+ODD = 4.0  # expected standard deviations from the median, beyond which one of few pairs is odd
+FREEDOM_FOR_ODD = 4.0  # least degrees of freedom of what is expected
 MOST_MARGIN = 300.0  # a wider one says no less, and its exponential is no number
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 # Standard deviation of a process' log latencies on a workload, from run to run: processes of identical work differ, and
@@ -79,7 +80,7 @@ class Speedup(Interval):
     ratio: float
     """Above 1 where the variant is faster."""
     rounds: int
-    """How many pairs of rounds it is computed from."""
+    """How many pairs of rounds were measured."""
 
     @property
     def is_faster(self) -> bool:
@@ -141,22 +142,25 @@ def log_ratios(over_s: Sequence[float], of_s: Sequence[float]) -> list[float]:
     return [math.log(over / of) for over, of in zip(over_s, of_s, strict=True)]
 
 
-def has_odd(values: Sequence[float], expected: VarianceEstimate) -> bool:
-    """Whether a pair of so few that none is trimmed lies farther off than their expected variance explains. Of two, one
-    of them does, and a third tells which."""
-    if not expected.freedom or not FEWEST_PAIRS <= len(values) < 1 / TRIMMED:
-        return False
-    middle = statistics.median(values) if len(values) > FEWEST_PAIRS else values[0]
-    return max(abs(value - middle) for value in values) > ODD * math.sqrt(expected.variance)
+def are_far_apart(values: Sequence[float], expected: VarianceEstimate) -> bool:
+    """Whether two pairs lie farther apart than the expected variance explains; only a third shows which of them is odd.
+
+    False for another number of pairs, and where too little is known of their variance."""
+    return len(values) == 2 and expected.freedom >= FREEDOM_FOR_ODD and abs(values[0] - values[1]) > _far(expected)
 
 
 def without_odd(values: Sequence[float], expected: VarianceEstimate) -> list[float]:
-    """The values in their order, without the odd one of three or four."""
-    if len(values) < LEAST_PAIRS or not has_odd(values, expected):
+    """The values in their order; of three or four, without the one that lies farthest from their median if the expected
+    variance doesn't explain it."""
+    if not LEAST_PAIRS <= len(values) < 1 / TRIMMED or expected.freedom < FREEDOM_FOR_ODD:
         return [*values]
     middle = statistics.median(values)
     odd = max(range(len(values)), key=lambda index: abs(values[index] - middle))
-    return [value for index, value in enumerate(values) if index != odd]
+    return [one for index, one in enumerate(values) if index != odd or abs(one - middle) <= _far(expected)]
+
+
+def _far(expected: VarianceEstimate) -> float:
+    return ODD * math.sqrt(expected.variance)
 
 
 def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEstimate = NO_PRIOR) -> LogRatio | None:

@@ -185,8 +185,8 @@ LATENCY: tuple[Metric, ...] = (
         column="speed-up",
         formula=(
             "the reference's latency / latency, for each pair of rounds of the same block; averaged as the exponential "
-            "of the 20 % trimmed mean of their logarithms; none for fewer than three pairs, or two where the run's "
-            "other cases show how far pairs scatter"
+            "of the 20 % trimmed mean of their logarithms, of three or four without one that lies far off; none for "
+            "fewer than three pairs, or two where other comparisons show how far pairs scatter"
         ),
         value=_part_of(record_speedup, lambda found: found.ratio),
         tolerance=Tolerance(relative=0.05),
@@ -197,7 +197,7 @@ LATENCY: tuple[Metric, ...] = (
         column="from",
         formula=(
             "lower end of the speed-up's 95 % interval: Student's t with the Winsorized variance of the logarithms, "
-            "shrunk toward those of the run's other comparisons, plus the variance between processes of identical work"
+            "shrunk toward those of the case's other variants, plus the variance between processes of identical work"
         ),
         source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_part_of(record_speedup, lambda found: found.low),
