@@ -157,6 +157,38 @@ def test_one_odd_pair_of_few_is_left_out() -> None:
     assert found.centre == pytest.approx(0.5)
 
 
+def test_a_variant_that_scatters_more_than_others_keeps_its_pairs() -> None:
+    """Two others scatter by a hundredth of it in each case, so that their variance explains none of its pairs."""
+    logs = (0.0, 0.1, 0.3)
+    steady = [scattering(0.0, 0.001, 0.003, case=str(case), variant=name) for case in range(3) for name in "ab"]
+    wild = [scattering(*logs, case=str(case), variant="wild") for case in range(3)]
+    found = record_log_ratio(with_expected_variance([*steady, *wild])[-1])
+    assert found is not None
+    assert found.centre == pytest.approx(sum(logs) / 3)
+
+
+def test_only_comparisons_with_the_same_rounds_of_the_reference_make_a_case() -> None:
+    """Two lineups of one case, minutes apart: what disturbed the one says nothing of the other."""
+    calm = [scattering(0.0, 0.01, 0.03, variant=name) for name in "abc"]
+    disturbed = [
+        replace(one, reference_s=(2.0,) * 3, rounds_s=tuple(2 * seconds for seconds in one.rounds_s))
+        for one in (scattering(0.0, 1.0, 3.0, variant=name) for name in "def")
+    ]
+    variances = [one.expected_variance.variance for one in with_expected_variance([*calm, *disturbed])]
+    assert variances[:3] == pytest.approx([0.01**2 * 7 / 3] * 3)
+    assert variances[3:] == pytest.approx([7 / 3] * 3)
+
+
+def test_two_variants_are_compared_alike_in_both_orders() -> None:
+    """What is expected of the one and of the other differs by a factor of 10,000."""
+    steady = scattering(0.0, 0.001, 0.002, 0.2, variant="a", expected_variance=VarianceEstimate(1e-6, 8))
+    wild = scattering(0.0, 0.0, 0.0, 0.0, variant="b", expected_variance=VarianceEstimate(1e-2, 8))
+    one, other = speedup_between(steady, wild), speedup_between(wild, steady)
+    assert one is not None
+    assert other is not None
+    assert (one.ratio * other.ratio, one.low * other.high) == pytest.approx((1.0, 1.0))
+
+
 def drifting(variant: str, *logs: float) -> list[Record]:
     """Cases of one prompt, three rounds each, all of one log ratio."""
     return [make_record(variant, reference_s=(math.exp(log),) * 3, rounds_s=(1.0,) * 3) for log in logs]
