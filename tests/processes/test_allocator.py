@@ -13,23 +13,30 @@ from llm_bench_fixtures.processes.allocator import filling_holes, giving_freed_m
 WRITTEN_MIB = 64
 SLACK_MIB = 8
 
-SCRIPT = """
+PRELUDE = """
 import ctypes, psutil
-from contextlib import nullcontext
-from llm_bench_fixtures.processes.allocator import giving_freed_memory_back, trim_heap
+from llm_bench_fixtures.processes.allocator import filling_holes, giving_freed_memory_back, trim_heap
 
 MIB = 2**20
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 process = psutil.Process()
 
+def written(number, size):
+    blocks = [libc.malloc(size) for _ in range(number)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    return blocks
+
+def free(blocks):
+    for block in blocks:
+        libc.free(ctypes.c_void_p(block))
+"""
+
+FREED = f"""{PRELUDE}
 def freed_mib_kept():
     before = process.memory_info().rss
-    held = [libc.malloc(4 * MIB) for _ in range(16)]
-    for block in held:
-        ctypes.memset(block, 1, 4 * MIB)
-    for block in held:
-        libc.free(ctypes.c_void_p(block))
+    free(written(16, 4 * MIB))
     return (process.memory_info().rss - before) // MIB
 
 with giving_freed_memory_back():
@@ -41,34 +48,18 @@ print(within, after, (kept - process.memory_info().rss) // MIB)
 """
 
 
-HOLES = """
-import ctypes, psutil
-from llm_bench_fixtures.processes.allocator import filling_holes, giving_freed_memory_back, trim_heap
-
-MIB = 2**20
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-process = psutil.Process()
+HOLES = f"""{PRELUDE}
 with giving_freed_memory_back():
     pass  # keep what is freed from now on
-
-def written(number, size):
-    blocks = [libc.malloc(size) for _ in range(number)]
-    for block in blocks:
-        ctypes.memset(block, 1, size)
-    return blocks
-
 pairs = [written(1, 60_000) + written(1, 64) for _ in range(512)]
-for large, _ in pairs:
-    libc.free(ctypes.c_void_p(large))
+free([large for large, _ in pairs])
 trim_heap()
 before = process.memory_info().rss
 with filling_holes():
     filled = process.memory_info().rss - before
     within = written(64, 30_000)
     apart = max(within) - min(within)
-for block in within:
-    libc.free(ctypes.c_void_p(block))
+free(within)
 again = written(512, 50_000)
 print(filled // MIB, apart // MIB, (max(again) - min(again)) // MIB)
 """
@@ -88,7 +79,7 @@ def test_while_holes_are_filled_small_blocks_lie_together() -> None:
 @pytest.mark.skipif(allocator._libc() is None, reason="the allocator is not glibc's")
 def test_what_is_freed_is_given_back_within_the_block_and_kept_after_it() -> None:
     """Of 64 MiB that are written and freed."""
-    ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
     within, after, trimmed = map(int, ran.stdout.split())
     assert within < SLACK_MIB
     assert after > WRITTEN_MIB - SLACK_MIB

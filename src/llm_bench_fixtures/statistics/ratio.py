@@ -146,7 +146,8 @@ def are_far_apart(values: Sequence[float], expected: VarianceEstimate) -> bool:
     """Whether two pairs lie farther apart than the expected variance explains; only a third shows which of them is odd.
 
     False for another number of pairs, and where too little is known of their variance."""
-    return len(values) == 2 and expected.freedom >= FREEDOM_FOR_ODD and abs(values[0] - values[1]) > _far(expected)
+    is_told = len(values) == FEWEST_PAIRS and expected.freedom >= FREEDOM_FOR_ODD
+    return is_told and abs(values[0] - values[1]) > _far(expected)
 
 
 def without_odd(values: Sequence[float], expected: VarianceEstimate) -> list[float]:
