@@ -26,7 +26,8 @@ from pathlib import Path
 from llm_bench_fixtures.processes.memory import own_groups
 
 LEAST_S, MOST_S = 0.5, 4.0  # seconds of a regime; what is between two takes twice as long on average
-HELD_S, FREE_S = 0.001, 0.002
+HELD_S = 0.001
+FREE_FOR_HELD = 2.0  # seconds free for each that they were held, which takes longer than HELD_S where they are many
 GROUP = "llm-bench-hidden"
 
 
@@ -111,8 +112,9 @@ def hold_by_schedule(hold: Callable[[bool], None], seed: str, is_over: threading
             hold(True)
             time.sleep(HELD_S)
             hold(False)
-            held_s += time.monotonic() - held_at
-            time.sleep(FREE_S)
+            lasted_s = time.monotonic() - held_at
+            held_s += lasted_s
+            time.sleep(FREE_FOR_HELD * lasted_s)
     return held_s
 
 

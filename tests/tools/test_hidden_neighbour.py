@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import hidden_neighbour
 import pytest
-from hidden_neighbour import FREE_S, HELD_S, Regime, freezer, hold_by_schedule, regimes
+from hidden_neighbour import Regime, freezer, hold_by_schedule, regimes
 from waiting import wait_until
 
 
@@ -32,8 +32,9 @@ def test_regimes_take_half_a_second_to_four_and_a_third_of_the_time() -> None:
     assert sum(lengths_s) / found[-1].end_s == pytest.approx(1 / 3, abs=0.02)
 
 
-def test_within_a_regime_a_third_of_the_time_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that only sleeping moves: two regimes, of 0.3 s and of 0.6 s."""
+@pytest.mark.parametrize("takes_s", [0.0, 0.002], ids=["at once", "many processes"])
+def test_within_a_regime_a_third_of_the_time_is_held(takes_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that only sleeping and holding move: two regimes, of 0.3 s and of 0.6 s."""
     now_s, told, is_over = [100.0], [], threading.Event()
 
     def sleep(seconds: float) -> None:
@@ -41,14 +42,18 @@ def test_within_a_regime_a_third_of_the_time_is_held(monkeypatch: pytest.MonkeyP
 
     def wait(seconds: float) -> bool:
         now_s[0] += seconds
-        return len(told) > 500
+        return now_s[0] > 105.0
+
+    def hold(is_held: bool) -> None:
+        now_s[0] += takes_s
+        told.append(is_held)
 
     schedule = [Regime(1.0, 1.3), Regime(2.0, 2.6), Regime(9.0, 10.0)]
     monkeypatch.setattr(hidden_neighbour, "regimes", lambda _: iter(schedule))
     monkeypatch.setattr(hidden_neighbour, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep))
     monkeypatch.setattr(is_over, "wait", wait)
-    held_s = hold_by_schedule(told.append, "1", is_over)
-    assert held_s == pytest.approx(0.9 * HELD_S / (HELD_S + FREE_S), abs=2 * HELD_S)
+    held_s = hold_by_schedule(hold, "1", is_over)
+    assert held_s == pytest.approx(0.9 / 3, abs=0.01)
     assert told == [True, False] * (len(told) // 2)
 
 
