@@ -50,13 +50,14 @@ class Table:
         self.log: list[str] = []
         self.slices: list[str] = []  # whose they were, one after the other
         self.entries: dict[str, Entry] = {}
+        self.workload = WORKLOAD
         self.spun_until_s = 0.0  # by a server
         self.disturbed: list[str] = []  # those whose turn began while a server spun
 
     def add(self, name: str, *rounds_s: float, asked: bool = True, fails_at: int | None = None, **more: Any) -> None:
         """A variant whose rounds take these times in turn, again and again; it fails in the round of that number."""
         model = FakeModel(name, self, rounds_s or (1.0,), fails_at, **more)
-        self.entries[name] = Entry(cast(ModelHandle, model), WORKLOAD, asked)
+        self.entries[name] = Entry(cast(ModelHandle, model), self.workload, asked)
 
     def run(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None) -> Outcome:
         coins = random.Random(coin)  # noqa: S311  # no secret
@@ -133,7 +134,7 @@ class FakeModel:
 
     def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[Round | None]:
         assert function is take_turns
-        assert workload is WORKLOAD
+        assert workload is self.table.workload
         is_failing = self.rounds == self.fails_at
         if is_failing and self.fails_in is None:
             raise WorkerDied(f"{self.name} died")
@@ -220,17 +221,37 @@ def test_long_rounds_are_believed_after_fewer_blocks(table: Table, monkeypatch: 
     assert counts(table) == {"fp32": 3, "bf16": 3}
 
 
-def test_a_block_is_a_round_of_each_in_slices_whose_order_is_drawn_anew(table: Table) -> None:
-    """One round has four slices and one has two: nobody begins the next block before all have ended this one."""
+def test_nobody_begins_the_next_block_before_all_have_ended_this_one(table: Table) -> None:
     table.add("fp32", slices=4)
     table.add("bf16", slices=2)
     table.run(replace(FAST, rounds=40))
     assert counts(table) == {"fp32": 40, "bf16": 40}
-    starts = range(0, 6 * 40, 6)
-    assert {tuple(sorted(table.slices[start : start + 4])) for start in starts} == {("bf16", "bf16", "fp32", "fp32")}
-    assert {tuple(table.slices[start + 4 : start + 6]) for start in starts} == {("fp32", "fp32")}
-    assert {tuple(table.slices[start : start + 2]) for start in starts} == {("fp32", "bf16"), ("bf16", "fp32")}
-    assert {table.slices[start + 2] for start in starts if table.slices[start] == "fp32"} == {"fp32", "bf16"}
+    blocks_of_six = [tuple(sorted(table.slices[start : start + 6])) for start in range(0, 6 * 40, 6)]
+    assert set(blocks_of_six) == {("bf16",) * 2 + ("fp32",) * 4}
+
+
+def test_slices_are_spread_so_that_all_rounds_of_a_block_span_the_same_time(table: Table) -> None:
+    """Rounds of 20 tokens in slices of 5, 5 and 10: of those that are as far, which is next is drawn."""
+    table.workload = Workload(((1, 2, 3),), new_tokens=20, batch_size=1)
+    table.add("fp32", step_s=SLICE_S / 5, slices=4)
+    table.add("bf16", step_s=SLICE_S / 5, slices=4)
+    table.add("int8", step_s=SLICE_S / 10, slices=2)
+    table.run(replace(FAST, rounds=41))
+    orders = [tuple(table.slices[start : start + 10]) for start in range(10, 41 * 10, 10)]  # the first has no times yet
+    assert {tuple(name for name in order if name != "bf16") for order in orders} == {
+        ("fp32", "int8", "fp32", "fp32", "int8", "fp32")
+    }
+    assert {order[:3] for order in orders} == {("fp32", "bf16", "int8"), ("bf16", "fp32", "int8")}
+
+
+def test_slices_of_several_rounds_in_a_row_are_spread_alike(table: Table) -> None:
+    """Three rounds of 20 tokens are six slices of one variant, and one of the other, which comes in their middle."""
+    table.workload = Workload(((1, 2, 3),), new_tokens=20, batch_size=1)
+    table.add("fp32", 0.1, step_s=SLICE_S / 10, slices=6)
+    table.add("bf16", 0.1, step_s=SLICE_S / 60)
+    table.run(replace(FAST, rounds=9, warmup_rounds=2))
+    assert table.model("bf16").in_a_row[-1] == 3
+    assert table.slices[-7:] == [*["fp32"] * 3, "bf16", *["fp32"] * 3]
 
 
 def test_a_round_that_fails_in_a_slice_counts_for_nothing_and_the_others_go_on(table: Table) -> None:
@@ -633,11 +654,10 @@ def test_further_warmup_rounds_are_run_where_they_are_asked_for(table: Table) ->
     ],
 )
 def test_else_a_round_of_its_own_warms_up_and_is_observed(
-    pace: Pace, more: dict[str, Any], changed: dict[str, Any], table: Table, monkeypatch: pytest.MonkeyPatch
+    pace: Pace, more: dict[str, Any], changed: dict[str, Any], table: Table
 ) -> None:
+    table.workload = replace(WORKLOAD, **changed)
     table.add("bf16", 3.0, **more)
-    monkeypatch.setattr(f"{__name__}.WORKLOAD", replace(WORKLOAD, **changed))
-    table.entries["bf16"].workload = WORKLOAD
     assert table.run(pace)["bf16"].observation == "observation of bf16"
     assert table.log[:2] == ["observe bf16", "bf16"]
 

@@ -178,29 +178,34 @@ class _Blocks:
                 self.least_s = self.elapsed_s
 
     def _run_block(self, names: list[str]) -> None:
-        """Run the same number of rounds of each, in slices: whose turn is next is drawn anew each time round."""
+        """Run the same number of rounds of each, in slices. Next is whose slice comes first where all rounds are spread
+        evenly over the same time; which of several is drawn."""
         self.turns_left, self.doing = len(names), self._round
-        going: dict[str, Iterator[tuple[Round, ...] | None]] = {}
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
         is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
-        while self.turns_left:
-            for name in self.coin.sample(names, len(names)):
-                entry = self.entries[name]
-                if first in entry.rounds or entry.failure:
-                    continue
-                looks.append(self._await_calm(entry) or is_next_to_server)
-                self.step(self.doing, name, self._left(len(names)))
-                if name not in going:
-                    going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
-                with self._resting(entry), self._failing(entry):
-                    done = next(going[name])
-                    if done is None:
-                        continue
+        slice_tokens = {name: self._slice_tokens(self.entries[name]) for name in names}
+        going = {
+            name: self._turns(self.entries[name], tokens, is_bound=self._binds(self.entries[name]))
+            for name, tokens in slice_tokens.items()
+        }
+        slices = {name: self._slices(self.entries[name], tokens) for name, tokens in slice_tokens.items()}
+        taken = dict.fromkeys(names, 0)
+        while going:
+            name = min(going, key=lambda one: ((taken[one] + 0.5) / slices[one], self.coin.random()))
+            entry, taken[name] = self.entries[name], taken[name] + 1
+            looks.append(self._await_calm(entry) or is_next_to_server)
+            self.step(self.doing, name, self._left(len(names)))
+            done = None
+            with self._resting(entry), self._failing(entry):
+                done = next(going[name])
+                if done is not None:
                     entry.rounds.update(enumerate(done, first))
                     if entry.is_watched:
                         entry.is_watched = False
                         entry.observation = entry.model.call(end_observing, entry.workload, done[0].continuations)
+            if done is not None or entry.failure:
+                del going[name]
                 self.turns_left -= 1
         self.crowded.append(1 - fmean(looks) if looks else 0.0)
 
@@ -436,6 +441,10 @@ class _Blocks:
         if entry.step_s >= LONG_STEP_S:
             return 1
         return max(round(SLICE_S / entry.step_s), math.ceil(COLD_S / entry.step_s) + WARM_STEPS)
+
+    def _slices(self, entry: Entry, slice_tokens: int) -> int:
+        """Slices of its rounds in a block."""
+        return max(self.in_a_row * sum(entry.workload.new_tokens_by_batch) // slice_tokens, 1) if slice_tokens else 1
 
     def complete(self) -> dict[str, Measured]:
         """Results of variants that have their least rounds, of those that a test asks for."""
