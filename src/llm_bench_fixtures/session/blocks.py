@@ -10,7 +10,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -192,7 +192,8 @@ class _Blocks:
         slices = {name: self._slices(self.entries[name], tokens) for name, tokens in slice_tokens.items()}
         taken = dict.fromkeys(names, 0)
         while going:
-            name = min(going, key=lambda one: ((taken[one] + 0.5) / slices[one], self.coin.random()))
+            drawn = self.coin.sample([*going], len(going))
+            name = min(drawn, key=lambda one: (taken[one] + 0.5) / slices[one])
             entry, taken[name] = self.entries[name], taken[name] + 1
             looks.append(self._await_calm(entry) or is_next_to_server)
             self.step(self.doing, name, self._left(len(names)))
@@ -243,32 +244,29 @@ class _Blocks:
 
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
-        alive = [name for name, entry in self.entries.items() if entry.failure is None]
-        ratios = dict(self._ratios(alive))
+        alive = {name: self._measured(entry) for name, entry in self.entries.items() if entry.failure is None}
+        ratios = {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
         half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
         may_go_on = self.elapsed_s + self.block_s <= self._longest_s
         longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
         self.is_open = bool(longer)
         wanting = [
             name
-            for name in alive
-            if self._wants_more(name, half_widths.get(name, self.pace.max_noise), goes_on=name in longer)
+            for name, measured in alive.items()
+            if self._wants_more(name, measured, half_widths.get(name, self.pace.max_noise), goes_on=name in longer)
         ]
         others = [name for name in wanting if name != self.reference]
         with_reference = [self.reference] if self.reference in alive else []
         if others:
             return [*with_reference, *others]
-        is_alone = len(alive) == 1 and self.entries[alive[0]].is_asked_for
+        is_alone = len(alive) == 1 and all(self.entries[name].is_asked_for for name in alive)
         return with_reference if is_alone and self.reference in wanting else []
 
-    def _ratios(self, names: Sequence[str]) -> Iterator[tuple[str, LogRatio]]:
-        """Log ratios of the reference's rounds over each variant's next to them, so far."""
-        for name in names:
-            measured = self.result(name)
-            if isinstance(measured, Measured) and measured.reference_rounds:
-                found = log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
-                if found is not None:
-                    yield name, found
+    def _ratio(self, measured: Measured) -> LogRatio | None:
+        """Log ratio of the reference's rounds over the variant's next to them, so far; None where they are too few."""
+        if not measured.reference_rounds:
+            return None
+        return log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
 
     @property
     def _longest_s(self) -> float:
@@ -277,15 +275,16 @@ class _Blocks:
         least_s = self.least_s or 0.0
         return least_s + min((OPEN_LONGER - 1) * least_s, self.pace.longer_s)
 
-    def _wants_more(self, name: str, half_width: float, *, goes_on: bool) -> bool:
+    def _wants_more(self, name: str, measured: Measured, half_width: float, *, goes_on: bool) -> bool:
         """half_width: how wide half its interval may be. goes_on: whether it has more time than the case's share."""
         entry = self.entries[name]
         if self._is_settled_by_death(entry):
             return False
         has_few = self._fewest <= len(self._calm(entry.rounds)) < self.pace.rounds
         is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
-        if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, half_width)):
-            return not self._has_least(entry.rounds) and self._has_odd(name)
+        if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, measured, half_width)):
+            # Of two pairs that lie far apart, only a third tells which is odd.
+            return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self.pace.expected_variance)
         if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
@@ -294,7 +293,7 @@ class _Blocks:
             return True
         if self.elapsed_s >= self.pace.share_s and not goes_on:
             return False
-        return not self._is_enough(name) or not self._is_narrow(name, half_width)
+        return not _is_enough(measured) or not self._is_narrow(name, measured, half_width)
 
     @property
     def _fewest(self) -> int:
@@ -311,13 +310,6 @@ class _Blocks:
         is_known = pace.max_noise > 0 and pace.expected_variance.freedom >= FREEDOM_FOR_FEW
         return has_pairs and is_known and not pace.is_large and not pace.allocation.decides
 
-    def _is_enough(self, name: str) -> bool:
-        """Whether there are enough rounds to believe an interval."""
-        measured = self.result(name)
-        rounds = () if isinstance(measured, Exception) else measured.rounds
-        spent_s = sum(done.latency_s for done in rounds)
-        return len(rounds) >= (ENOUGH_BLOCKS if spent_s >= ENOUGH_S else ENOUGH_ROUNDS)
-
     @property
     def _is_patient(self) -> bool:
         """Whether another block is run in a crowded one's place."""
@@ -332,20 +324,12 @@ class _Blocks:
         block = number // self.in_a_row
         return self.crowded[block] if block < len(self.crowded) else 0.0
 
-    def _is_narrow(self, name: str, half_width: float) -> bool:
-        measured = self.result(name)
-        if isinstance(measured, Exception):
-            return True
+    def _is_narrow(self, name: str, measured: Measured, half_width: float) -> bool:
         if measured.reference_rounds and name != self.reference:
-            ratio = log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
+            ratio = self._ratio(measured)
             return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= half_width
         found = interval(measured.rounds_s)
         return found is not None and found.relative_half_width <= half_width
-
-    def _has_odd(self, name: str) -> bool:
-        """Whether its two pairs lie so far apart that a third must tell which of them is odd."""
-        measured = self.result(name)
-        return isinstance(measured, Measured) and are_far_apart(measured.pairs, self.pace.expected_variance)
 
     def _await_calm(self, entry: Entry) -> bool:
         """Wait while other work leaves too few cores free for the variant, as long as there is patience for it; whether
@@ -457,8 +441,9 @@ class _Blocks:
 
     def result(self, name: str) -> Measured | Exception:
         entry = self.entries[name]
-        if entry.failure is not None:
-            return entry.failure
+        return self._measured(entry) if entry.failure is None else entry.failure
+
+    def _measured(self, entry: Entry) -> Measured:
         base = self._base_of(entry)
         rounds = entry.rounds if base is None else _shared(entry.rounds, base)
         counted = self._counted(rounds)
@@ -508,3 +493,8 @@ def _are_free(cores: int) -> bool:
 def _shared(rounds: Rounds, base: Rounds) -> Rounds:
     """Rounds of the blocks that both have."""
     return {number: done for number, done in rounds.items() if number in base}
+
+
+def _is_enough(measured: Measured) -> bool:
+    """Whether there are enough rounds to believe an interval."""
+    return len(measured.rounds) >= (ENOUGH_BLOCKS if sum(measured.rounds_s) >= ENOUGH_S else ENOUGH_ROUNDS)

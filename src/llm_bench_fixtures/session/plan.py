@@ -49,13 +49,7 @@ class Trip(IntEnum):
     REST = 2
 
 
-_TRIPS = {
-    Stage.LATENCY: Trip.FIRST,
-    Stage.THROUGHPUT: Trip.ANSWER,
-    Stage.QUALITY: Trip.ANSWER,
-    Stage.LENGTHS: Trip.ANSWER,
-    Stage.OTHER: Trip.REST,
-}
+_TRIPS = {Stage.LATENCY: Trip.FIRST, Stage.OTHER: Trip.REST}  # the other stages: Trip.ANSWER
 
 
 @dataclass(frozen=True, order=True)
@@ -80,9 +74,12 @@ class Plan:
 
     def __init__(self, cases: Collection[Case], groups: Sequence[Collection[str]]) -> None:
         """groups: the ids of the variants that are loaded together; a variant belongs to the first that it is in."""
-        self._first = latency_cases(cases)
-        self._second = throughput_cases(cases)
-        self._lengths = frozenset(case.name for case in _alone(cases) or _of(PROMPT_LENGTHS, cases))
+        lengths = [case.name for case in _alone(cases) or _of(PROMPT_LENGTHS, cases)]
+        self._stages = {
+            **dict.fromkeys(lengths, Stage.LENGTHS),  # what comes later wins
+            **dict.fromkeys(throughput_cases(cases), Stage.THROUGHPUT),
+            **dict.fromkeys(latency_cases(cases), Stage.LATENCY),
+        }
         self._groups = len(groups)
         self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
         self._makes_trips = len(groups) > 1 and bool(cases)
@@ -93,23 +90,19 @@ class Plan:
 
     def _with(self, cases: Iterable[Case], trip: Trip) -> set[int]:
         """The groups that have cases of the trip."""
-        of_trip = (case for case in cases if _TRIPS[self.stage(case.name)] is trip)
+        of_trip = (case for case in cases if _TRIPS.get(self.stage(case.name), Trip.ANSWER) is trip)
         return {self._group[variant] for case in of_trip for variant in case.variants if variant in self._group}
 
     def _turn_back(self, group: int) -> int:
         return (self._answer_from - group) % self._groups
 
     def stage(self, case: str) -> Stage:
-        if case in self._first:
-            return Stage.LATENCY
-        if case in self._second:
-            return Stage.THROUGHPUT
-        return Stage.LENGTHS if case in self._lengths else Stage.OTHER
+        return self._stages.get(case, Stage.OTHER)
 
     def place(self, case: str, variant: str) -> Place:
         """Raises KeyError for a variant of no group."""
         stage, group = self.stage(case), self._group[variant]
-        trip = _TRIPS[stage] if self._makes_trips else Trip.FIRST
+        trip = _TRIPS.get(stage, Trip.ANSWER) if self._makes_trips else Trip.FIRST
         if trip is Trip.REST and group in self._with_rest:
             trip = Trip.ANSWER
         turns = {
