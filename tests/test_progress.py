@@ -240,6 +240,14 @@ def test_more_parts_than_were_expected_are_not_numbered(progress: Progress) -> N
             assert progress.place == place
 
 
+def test_a_part_that_comes_again_by_its_name_is_the_same(progress: Progress) -> None:
+    progress.expect(Part.CASE, 3)
+    for name, place in (("batch[8]", "case 1/3"), ("batch[8]", "case 1/3"), ("batch[4]", "case 2/3")):
+        with progress.part(Part.CASE, name):
+            assert progress.place == place
+    assert progress.counts(Part.CASE) == (2, 3)
+
+
 def test_a_part_that_fails_is_done(progress: Progress) -> None:
     progress.expect(Part.VARIANT, 2)
     with pytest.raises(LookupError), progress.part(Part.VARIANT):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 TICK_S = 0.5  # how often a shown activity's seconds are renewed
@@ -85,6 +85,8 @@ class Planned:
     total: int = 0
     """0 where nobody has said."""
     done: int = 0
+    ended: set[str] = field(default_factory=set)
+    """Names of those that have one."""
     began_s: float | None = None
     """When the one that goes on began, by the clock."""
 
@@ -159,14 +161,16 @@ class Progress:
         self._planned[part].total, self._planned[part].done = total, done
 
     @contextmanager
-    def part(self, part: Part) -> Iterator[None]:
-        """The block is one of the parts."""
+    def part(self, part: Part, name: str = "") -> Iterator[None]:
+        """The block is one of the parts. name: what comes again by the same name is the same part."""
         planned = self._planned[part]
+        planned.done -= name in planned.ended
         planned.began_s = self.clock()
         try:
             yield
         finally:
             planned.done += 1
+            planned.ended |= {name} - {""}
             planned.began_s = None
 
     def tell(self, share: float) -> None:

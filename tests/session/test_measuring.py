@@ -17,7 +17,7 @@ from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models import needs
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.progress import Part, Phase, Progress
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
@@ -93,6 +93,9 @@ class FakeLoader:
 
     def reference(self) -> Fake | None:
         return self.models.get("fp32")
+
+    def place(self, variant: Variant) -> int:
+        return 0
 
     @contextmanager
     def making_room(self, variant: Variant, largest: needs.Round) -> Iterator[Callable[[Variant], bool]]:
@@ -219,6 +222,7 @@ def test_a_variant_whose_rounds_have_no_room_beside_others_is_measured_by_its_ow
     assert len(bench.ask("large", WORKLOAD, "bf16").reference_rounds) == 2
     assert len(bench.ask("bf16").reference_rounds) == 2
     assert bench.ran() == {"fp32": 5, "large": 2, "bf16": 2}
+    assert bench.progress.counts(Part.CASE)[0] == 1
 
 
 def test_a_variant_that_cannot_run_the_workload_is_left_out() -> None:

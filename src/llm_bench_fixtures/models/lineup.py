@@ -32,8 +32,8 @@ class Lineup:
         return all(len(group) == 1 for group in self.groups)
 
     def place(self, variant: Variant) -> int:
-        """The first group that the variant is in."""
-        return next(number for number, group in enumerate(self.groups) if variant in group)
+        """The first group that the variant is in; 0 where it is in none."""
+        return next((number for number, group in enumerate(self.groups) if variant in group), 0)
 
     @property
     def most_bytes(self) -> int:

@@ -347,6 +347,10 @@ class VariantLoader:
         """Whether the reference is loaded next to the others."""
         return self.lineup is not None and not self.lineup.is_apart
 
+    def place(self, variant: Variant) -> int:
+        """The first group of the plan that the variant is in; 0 without a plan."""
+        return self.lineup.place(variant) if self.lineup else 0
+
     @property
     def known(self) -> tuple[Variant, ...]:
         """Variants of the plan, each once."""

@@ -198,10 +198,10 @@ class SideBySide:
         self._deadline.check()
         with self._loader.making_room(model.variant, Round.of(workload)) as has_room:
             entries = self._entries(case, model, workload, [other for other in others if has_room(other)])
-            self._measure_entries(case, scenario, model.variant.id, entries, weight)
+            self._measure_entries(case, scenario, model.variant, entries, weight)
 
     def _measure_entries(
-        self, case: str, scenario: str, asking: str, entries: Mapping[str, Entry], weight: float
+        self, case: str, scenario: str, asking: Variant, entries: Mapping[str, Entry], weight: float
     ) -> None:
         """asking: the variant whose test it is."""
         steps = sum(entry.workload.steps for entry in entries.values())
@@ -213,13 +213,14 @@ class SideBySide:
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         foreseen = self._setup.forecast.doing(Work.ROUNDS, *entries, name=case)
-        with progress.part(Part.CASE), foreseen, progress.stepped(Phase.GENERATING, text) as show:
+        part = f"{case} of group {self._loader.place(asking)}"  # several times where large rounds have no room together
+        with progress.part(Part.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:
 
             def step(doing: str, detail: str, left: Left | None) -> None:
                 self._deadline.check()
                 show(doing, detail, left)
 
-            keep = functools.partial(self._keep, case, weight, asking, entries)
+            keep = functools.partial(self._keep, case, weight, asking.id, entries)
             pace = self._pace(asked, weight)
             found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep)
             keep(found, spent)
