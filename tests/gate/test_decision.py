@@ -94,7 +94,10 @@ def test_that_nothing_was_timed_outweighs_that_there_is_no_baseline(head: Run, s
 
 def test_a_run_that_was_too_short_names_a_longer_time() -> None:
     """A slower commit reaches fewer tests, which must not pass for none that got slower."""
-    assert decision(UNREACHED).advice.startswith("A longer --llm-time reaches more. ")
+    found = decision(UNREACHED, base=replace(BASE, session_s=732.0))
+    assert found.advice.startswith("A longer --llm-time reaches more: the baseline took 12 min. ")
+    unknown = decision(UNREACHED, base=replace(BASE, session_s=0.0))
+    assert unknown.advice.startswith("A longer --llm-time reaches more. ")
     nothing = replace(BASE, records=(replace(TOO_LATE, test=BASE.records[0].test),))
     assert decision(nothing).reason == "nothing was timed in this run within its --llm-time"
 
@@ -143,7 +146,10 @@ def test_a_quality_that_there_was_no_time_for_is_unreached() -> None:
     lost = replace(BASE, variants=(make_variant(quality={}, unscored=True),))
     found = decision(lost)
     assert found.reason == "1 value of the baseline not reached, such as perplexity of fp32"
-    assert found.advice == "A longer --llm-time reaches more. If intended: --llm-gate-missing=unreached."
+    assert (
+        found.advice
+        == "A longer --llm-time reaches more: the baseline took 12 s. If intended: --llm-gate-missing=unreached."
+    )
     assert decision(lost, missing="vanished").status is ExitStatus.COVERAGE
     assert decision(lost, missing="unreached").status is ExitStatus.PASSED
 

@@ -15,8 +15,10 @@ from llm_bench_fixtures.gate.options import BY_SAVED_RUN, NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.baseline import Baseline
+from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
+from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, RunState
 
 _ALLOWED_BY = {
@@ -105,16 +107,21 @@ def _other_tests(comparison: Comparison, allowed: frozenset[Allowance]) -> Itera
         if what not in allowed:
             verb = "vanished" if what is Allowance.VANISHED else "not reached"
             such_as = f"{lost[0].metric.name} of {lost[0].subject}"
-            yield f"{count(len(lost), 'value')} of the baseline {verb}, such as {such_as}", _allow(what)
+            yield (
+                f"{count(len(lost), 'value')} of the baseline {verb}, such as {such_as}",
+                _allow(comparison.base, what),
+            )
     tests = Counter(_ALLOWED_BY[one.coverage] for one in comparison.uncovered if one.coverage in _ALLOWED_BY)
     wrong = [what for what in BY_SAVED_RUN if what in tests and what not in allowed]
     if wrong:
         counts = ", ".join(f"{tests[what]} {what}" for what in wrong)
-        yield f"not the baseline's tests: {counts}", _allow(*wrong)
+        yield f"not the baseline's tests: {counts}", _allow(comparison.base, *wrong)
 
 
-def _allow(*what: Allowance) -> str:
-    longer = "A longer --llm-time reaches more. " if Allowance.UNREACHED in what else ""
+def _allow(base: Run, *what: Allowance) -> str:
+    took_s = max(run.session_s for run in (base.runs if isinstance(base, PooledRun) else (base,)))
+    took = f": the baseline took {about(took_s)}" if took_s else ""
+    longer = f"A longer --llm-time reaches more{took}. " if Allowance.UNREACHED in what else ""
     return f"{longer}If intended: --llm-gate-missing={','.join(what)}."
 
 
