@@ -76,7 +76,7 @@ class Pick:
     """Variants that are shown to be better than the best, but not to keep the limits; the best first. Then those that
     are probably faster than it, if it is undecided whether they keep the limits."""
     undecided: frozenset[str] = frozenset()
-    """Variants, for a reader of times, of which the run doesn't tell whether they keep the limits."""
+    """Variants of which the run doesn't tell whether they keep the limits."""
     keeps_reference: bool = True
     """Whether the reference keeps the limits, so that it is used where nothing else is better."""
     batch_size: int = 1
@@ -115,14 +115,14 @@ def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
 
 
 def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
-    """Yield, for each reader of times, who must be named next to the best: one of those of which it is undecided
-    whether they keep the limits, and the fastest that is beyond a limit if it is faster by far. Who is shown to be
-    faster than the best goes before who probably is."""
+    """Yield, for each reader, who must be named next to the best: one of those of which it is undecided whether they
+    keep the limits, and for readers of times the fastest that is beyond a limit if it is faster by far. Who is shown to
+    be better than the best goes before who probably is."""
     for pick in picks:
-        if pick.reader is not Reader.MEMORY:
-            far = [one for one in pick.beyond_limit[:1] if one.ratio >= MUCH * pick.best.ratio]
-            open_ = [one for one in pick.beyond_limit if one.variant in pick.undecided][:1]
-            yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))
+        fastest = pick.beyond_limit[: pick.reader is not Reader.MEMORY]
+        far = [one for one in fastest if one.ratio >= MUCH * pick.best.ratio]
+        open_ = [one for one in pick.beyond_limit if one.variant in pick.undecided][:1]
+        yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))
 
 
 def _pick_by_time(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
@@ -167,7 +167,8 @@ def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
         return Choice(name, own.shown, own.shown / whole, low, high, better, unclear)
 
     names = [name for name in peaks if not seen.ran_the_reference(name)]
-    return _ranked(Pick(Reader.MEMORY, metric), names, standings, compare, lambda found: found.is_unclear, choice)
+    blank = Pick(Reader.MEMORY, metric, undecided=standings.undecided)
+    return _ranked(blank, names, standings, compare, lambda found: found.is_unclear, choice)
 
 
 def _ranked(

@@ -87,7 +87,7 @@ def test_the_fastest_whose_quality_is_undecided_stands_next_to_the_one_that_keep
         (
             "Use int8 for the lowest latency: 1.40× (1.36–1.44) as fast as fp32, near-lossless. int4 is 1.60× "
             "(1.55–1.65) as fast as fp32, but may or may not keep the quality limit (not decided: perplexity +1.0 % "
-            "± 0.2 %)."
+            "± 0.2 %, limit +1 %)."
         ),
         "Keep fp32 for the least memory: no other variant within the quality limit takes measurably less memory.",
     )
@@ -103,7 +103,10 @@ def test_the_fastest_without_a_quality_figure_stands_next_to_the_one_that_keeps_
         "as fast as fp32, quality not measured: not reached in 10 min."
     )
     assert first_line(run) == line
-    assert " ".join(" ".join(lines_so_far(findings(run), 100)).split()).startswith(f"llm-bench: so far, : {line} ")
+    assert [*lines_so_far(findings(run), 120)] == [
+        "llm-bench: so far, : int8 for the lowest latency (1.40×), fp32 for the least memory (4.00 MB).",
+        "Not shown to keep the quality limit: int4 for the lowest latency (1.60×).",
+    ]
     for text in texts_of(run):
         assert line in text
     assert "bf16 is 1.50× (1.45–1.55) as fast as fp32, quality not measured: not reached in 10 min." in texts_of(run)[0]

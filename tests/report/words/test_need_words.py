@@ -45,7 +45,7 @@ def test_the_first_line_names_who_meets_it() -> None:
         "tokens: half."
     )
     assert lines[1].startswith("Use half for the lowest latency and the least memory: 2.00× ")
-    assert lines[1].endswith(" as fast as fp32, but does not meet the need (perplexity +5.0 %).")
+    assert lines[1].endswith(" as fast as fp32, but does not meet the need (perplexity +5.0 %, limit +1 %).")
 
 
 def test_a_figure_stands_with_its_interval() -> None:
@@ -101,7 +101,7 @@ def test_what_it_costs_and_why_others_do_not_meet_it_stands_in_lists() -> None:
     others = {one.variant: one.text for one in lists["Not recommended under the need"]}
     assert others == {
         "fp32": "does not meet it (peak memory 100 MB (96.0 MB to 104 MB), limit 60 MB)",
-        "quarter": "does not meet it (perplexity +5.0 %)",
+        "quarter": "does not meet it (perplexity +5.0 %, limit +1 %)",
     }
 
 

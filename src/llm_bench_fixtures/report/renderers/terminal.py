@@ -24,8 +24,8 @@ def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Pa
 
 
 def lines_so_far(findings: Findings, width: int) -> Iterator[str]:
-    """The answer of a run that goes on: the first two of its sentences."""
-    first, *second = findings.answer.lines[:2]
+    """The answer of a run that goes on, in two sentences at most."""
+    first, *second = findings.answer.brief
     said = (f"llm-bench: so far, {findings.so_far}: {first}", *second)
     return map(without_commands, _paragraphs(said, width, indent="  "))
 

@@ -87,6 +87,8 @@ class Answer:
     lines: tuple[str, ...]
     """Who meets the need, where it is of more than quality or nobody does; then what to use, a line for each variant
     that some reader should use, with what is faster and isn't shown to keep the limits. Never empty."""
+    brief: tuple[str, ...]
+    """The same in two sentences at most, without what it costs."""
     need: Need
     """Need that a recommended variant keeps."""
     meeting: Meeting
@@ -127,8 +129,10 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
         f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
     notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
+    opening = tuple(_opening(picks, seen, meeting))
     return Answer(
-        lines=tuple(_lines(picks, rivals, seen, standings, meeting)),
+        lines=(*opening, *_lines(picks, rivals, seen, standings)),
+        brief=(*opening, *_brief(picks, rivals, need))[:2],
         need=need,
         meeting=meeting,
         recommendations=tuple(recommendations),
@@ -170,17 +174,28 @@ def _standing_words(pick: Pick, reference: str) -> str:
     return f"{gain}{'; or ' if len(pick.alike) > 1 else ''}{', '.join(pick.alike[1:])}"
 
 
-def _lines(
-    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: _ByReader, meeting: Meeting
-) -> Iterator[str]:
-    """Who meets the need; then one for as many readers as have the same answer, in the readers' order, each with what
-    is faster."""
+def _opening(picks: Sequence[Pick], seen: Evidence, meeting: Meeting) -> Iterator[str]:
+    """Who meets the need; and why there is no answer, where there is none."""
     is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
     if (is_unmet or not meeting.standings.need.is_of_quality) and (who := quality.need_sentence(meeting)):
         yield who
     if nothing := _why_nothing(seen):
         yield nothing
-        return
+
+
+def _brief(picks: Sequence[Pick], rivals: Sequence[_Rival], need: Need) -> Iterator[str]:
+    """What to use, and what would be better but for the limits."""
+    best = [(name_of(pick), pick, pick.best) for pick in picks if pick.choices]
+    named = [f"{name} for the {pick.reader} ({_figure(one, pick)})" for name, pick, one in best]
+    others = [f"{one.variant} for the {pick.reader} ({_figure(one, pick)})" for pick, one in rivals]
+    if named:
+        yield f"{', '.join(named)}."
+    if others:
+        yield f"Not shown to {need.verb} {need.title}: {', '.join(others)}."
+
+
+def _lines(picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: _ByReader) -> Iterator[str]:
+    """One for as many readers as have the same answer, in the readers' order, each with what is faster."""
     left = answered = [pick for pick in picks if pick.choices]
     while left:
         first, name = left[0], left[0].best.variant
@@ -351,11 +366,13 @@ def _tie_words(pick: Pick) -> str:
     return f"No measurable difference in {pick.reader.quantity}"
 
 
+def _figure(choice: Choice, pick: Pick) -> str:
+    return figure_of(choice, pick) if pick.reader is Reader.MEMORY else times_words(choice.ratio)
+
+
 def _figure_in_short(choice: Choice, pick: Pick) -> str:
-    if pick.reader is Reader.MEMORY:
-        return figure_of(choice, pick)
     interval = f", {three_digits(choice.low)}–{three_digits(choice.high)}" if choice.low and choice.high else ""
-    return f"{times_words(choice.ratio)}{interval if choice.is_unclear else ''}"
+    return f"{_figure(choice, pick)}{interval if choice.is_unclear and pick.reader is not Reader.MEMORY else ''}"
 
 
 def _rejection(found: Sequence[_Rival], standings: Standings) -> str:

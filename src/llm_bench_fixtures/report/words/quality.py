@@ -187,11 +187,11 @@ def _lacks_quality(variant: VariantResult, standings: Standings) -> bool:
 
 
 def _figure(one: Judged, variant: VariantResult) -> str:
-    """The figure, with its error and the limit where the limit isn't one of those that every report has."""
+    """The figure, with its error and the limit."""
     if one.metric.name == QualityMeasure.PPL_RATIO:
-        return f"perplexity {text(perplexity_change(variant))}"
+        return f"perplexity {text(perplexity_change(variant))}, limit {(one.limit.bound - 1) * 100:+g} %"
     if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
-        return f"top-1 agreement {format_share(one.value or 0.0)}"
+        return f"top-1 agreement {format_share(one.value or 0.0)}, limit {one.limit.bound_in_words}"
     low, high = (one.spread.low, one.spread.high) if one.spread else (None, None)
     spread = f" ({with_unit(low, one.metric)} to {with_unit(high, one.metric)})" if one.spread else ""
     return (
