@@ -393,11 +393,11 @@ class Prompts:
 
 _EDGE: Mapping[str, Callable[[Prompts, int], TokenIds]] = {
     "one token": lambda prompts, _: prompts.exact(1),
-    LONGEST: lambda prompts, longest: prompts.exact(min(longest, LONGEST_TOKENS)),
     "many lines": lambda prompts, _: prompts.encode(MANY_LINES),
     "repeated token": lambda prompts, _: prompts.exact(1) * REPEATS,
     "odd unicode": lambda prompts, _: prompts.encode(ODD_UNICODE),
     "empty": lambda prompts, _: prompts.encode(""),
+    LONGEST: lambda prompts, longest: prompts.exact(min(longest, LONGEST_TOKENS)),  # last: it takes longest, too
 }
 EDGE_PROMPTS = tuple(_EDGE)
 """Names of the unusual prompts that `llm_prompts.edge` makes."""

@@ -83,6 +83,20 @@ def test_three(llm_benchmark, state):
 """
 
 
+def test_cases_that_the_answer_does_not_go_by_come_in_their_scenarios_order(bench: Bench) -> None:
+    test = "def test_mine(llm_benchmark):\n    llm_benchmark('a')\n"
+    ordered = "import pytest\npytestmark = pytest.mark.llm_scenario(order={})\n"
+    bench.write(
+        test_a=test,
+        test_b=ordered.format(2) + test,
+        test_c=ordered.format(1) + test,
+        test_prompt_length=ordered.format(3) + test,
+    )
+    result = bench.run("--collect-only", "-q", "--llm-variants=fp32")
+    files = [line.partition(".py")[0] for line in result.outlines[:4]]
+    assert files == ["test_prompt_length", "test_c", "test_b", "test_a"]
+
+
 def test_a_fixture_of_the_users_leaves_the_plan_in_force(bench: Bench) -> None:
     """Bug: pytest moves tests by the values of such a fixture, and by a variant's number among those of a marker, which
     was taken for a plugin's order."""

@@ -179,7 +179,7 @@ def variants_of(config: pytest.Config, items: Iterable[pytest.Item]) -> tuple[Va
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Collection[str]] | None) -> None:
-    """Sort the tests; those without a variant come first, then the stages of the plan.
+    """Sort the tests; those without a variant come first, then the stages of the plan, each in the scenarios' order.
 
     groups: the ids of the variants that are loaded together. A group's tests of a stage are together, and among them
     the benchmarks that differ in the variant alone, which are measured side by side. None: one variant is loaded at a
@@ -193,11 +193,18 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
         variant = variant_of(item)
         if variant is None:
             return (-1,)
-        own = order.index(variant.id)
+        own, of_scenario = order.index(variant.id), _placed_scenario(item)[0]
         if groups is None:
-            return (0, own, plan.stage(case_of(item)), position)
+            return (0, own, plan.stage(case_of(item)), of_scenario, position)
         together = case_of(item) if is_benchmark(item) else item.nodeid.partition("[")[0]
-        return (0, plan.place(case_of(item), variant.id), first.setdefault(together, position), own, position)
+        return (
+            0,
+            plan.place(case_of(item), variant.id),
+            of_scenario,
+            first.setdefault(together, position),
+            own,
+            position,
+        )
 
     places = {item.nodeid: place(position, item) for position, item in enumerate(items)}
     items.sort(key=lambda item: places[item.nodeid])
