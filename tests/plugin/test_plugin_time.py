@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,6 +102,17 @@ def test_a_later_variant_that_is_not_loaded_in_time_is_a_row(bench: Bench, monke
     assert statuses(bench).count("not reached") == 5
 
 
+def test_setting_the_systems_clock_takes_no_time_away(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that somebody asks it, it has been set another day ahead."""
+    days = itertools.count(1)
+    ahead_s = time.time
+    monkeypatch.setattr(time, "time", lambda: ahead_s() + next(days) * 86_400)
+    result = own_suite.run("--llm-time=60s")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*reached*")
+    assert own_suite.results()["session_s"] < 60
+
+
 def test_without_a_limit_nothing_is_said_of_time(own_suite: Bench) -> None:
     result = own_suite.run("--llm-time=none")
     result.assert_outcomes(passed=1)
@@ -157,6 +170,7 @@ def test_a_load_or_an_export_under_way_is_stopped(
     assert (bench.pytester.path / "sleeping.py.begun").exists()
     assert statuses(bench) == ["not reached"] * 3
     assert bench.variants()[variant]["status"] == "not reached"
+    assert re.match(rf"loading {variant} was stopped after \d+ s", bench.variants()[variant]["reason"])
     assert not [path for path in tmp_path.glob("made/*") if path.is_dir()]
 
 

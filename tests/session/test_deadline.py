@@ -39,10 +39,20 @@ def test_without_a_limit_everything_fits() -> None:
     assert math.isinf(after(1e6, limit_s=math.inf).left_s)
 
 
-def test_setting_the_systems_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    deadline = Deadline(100.0)
-    monkeypatch.setattr(time, "time", lambda: 4e9)
-    assert deadline.fits(90)
+def test_time_is_that_of_a_clock_that_nobody_sets() -> None:
+    assert Deadline(100.0).clock is time.monotonic
+    assert abs(Deadline(100.0).began_s - time.monotonic()) < 10
+
+
+def test_a_leap_of_the_clock_is_time_that_is_over() -> None:
+    """As where the process was stopped for an hour, or the machine suspended where its clock goes on."""
+    now_s = [10.0]
+    deadline = Deadline(100.0, began_s=0.0, clock=lambda: now_s[0])
+    assert deadline.fits(80)
+    now_s[0] += 3600
+    assert not deadline.fits()
+    with pytest.raises(NotReached, match=r"^not reached in 2 min"), deadline.reaching():
+        deadline.check()
 
 
 def test_what_was_cut_is_not_reached() -> None:
