@@ -212,12 +212,7 @@ def naming_unwritable(path: Path) -> Iterator[None]:
     except UnwritableFile:
         raise
     except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> UnwritableFile:
-    """The error that names the file, and why it can't be written."""
-    return UnwritableFile(f"{path} can't be written: {error.strerror or error}")
+        raise UnwritableFile(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def _is_stream(path: Path) -> bool:

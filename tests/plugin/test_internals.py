@@ -432,7 +432,7 @@ def test_the_commit_that_is_measured(pytester: pytest.Pytester, checkout: tuple[
     body = (
         "def test(request):\n"
         "    commit = internals.measured_commit(request.config)\n"
-        f"    assert (len(commit.id), commit.branch, commit.dirty) == (40, {branch!r}, False)\n"
+        f"    assert (len(commit.commit), commit.branch, commit.dirty) == (40, {branch!r}, False)\n"
     )
     run_inside(pytester, body).assert_outcomes(passed=1)
 
@@ -441,7 +441,7 @@ def test_outside_a_repository_no_commit_is_measured(pytester: pytest.Pytester) -
     body = (
         "def test(request):\n"
         "    commit = internals.measured_commit(request.config)\n"
-        "    assert (commit.id, commit.branch, commit.dirty) == ('', '', False)\n"
+        "    assert (commit.commit, commit.branch, commit.dirty) == ('', '', False)\n"
     )
     run_inside(pytester, body).assert_outcomes(passed=1)
 

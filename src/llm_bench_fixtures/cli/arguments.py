@@ -18,6 +18,7 @@ from llm_bench_fixtures.writing import check_writable
 T = TypeVar("T")
 
 HISTORY = Setting("history", parse_history)
+REPORT = Setting("report", parse_path)
 
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,16 @@ def add_details(parser: argparse.ArgumentParser, json_help: str) -> None:
     """Add --verbose and --json."""
     parser.add_argument("-v", "--verbose", action="store_true", help="also show every value that moved")
     parser.add_argument("--json", type=checked(parse_path), metavar="FILE", help=json_help)
+
+
+def add_output(
+    parser: argparse.ArgumentParser,
+    help_text: str = "folder for the report. Default: %(default)s",
+    metavar: str = "DIR",
+    default: str | None = REPORT.option.default,
+) -> None:
+    """Add --output. default: as it would be typed; None where there is none."""
+    parser.add_argument("-o", "--output", type=checked(parse_path), default=default, metavar=metavar, help=help_text)
 
 
 def storage_in(arguments: argparse.Namespace) -> Storage:

@@ -15,12 +15,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.cli.arguments import add_storage, check_files, checked, storage_in
+from llm_bench_fixtures.cli.arguments import add_output, add_storage, check_files, storage_in
 from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, tidy_tables, write_csv, write_export
 from llm_bench_fixtures.history.storage import Storage
-from llm_bench_fixtures.options.parsers import parse_names, parse_path
+from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.results.metrics import registry
 
 if TYPE_CHECKING:
@@ -36,13 +36,7 @@ SUFFIXES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=checked(parse_path),
-        metavar="FILE",
-        help="file to write. Default: CSV to standard output",
-    )
+    add_output(parser, "file to write. Default: CSV to standard output", "FILE", None)
     parser.add_argument(
         "--format",
         type=ExportFormat,

@@ -15,9 +15,9 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage, select_in, storage_of
+from llm_bench_fixtures.cli.arguments import add_output, add_storage, select_in, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress
-from llm_bench_fixtures.cli.report import add_output, check_differ, check_no_copies, report_one
+from llm_bench_fixtures.cli.report import check_differ, check_no_copies, report_one
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run

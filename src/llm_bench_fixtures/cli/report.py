@@ -20,7 +20,7 @@ from itertools import combinations
 from pathlib import Path
 
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, NEED, WANT, Need, need_from
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, select_in, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_output, add_storage, select_in, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
@@ -30,7 +30,7 @@ from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.history.together import grouped, is_same_run
-from llm_bench_fixtures.options.parsers import Setting, parse_optional_size, parse_path
+from llm_bench_fixtures.options.parsers import Setting, parse_optional_size
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import findings_of
@@ -46,7 +46,6 @@ from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 
-REPORT = Setting("report", parse_path)
 FIT = Setting("fit", parse_optional_size)
 
 MOST_SAID = 12  # sentences on several runs, in the terminal
@@ -64,18 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--want", WANT, f"as --llm-want: latency, throughput or memory. {own}", has_default=False)
     add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
     add_storage(parser)
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add --output."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=checked(REPORT.parse),
-        default=REPORT.read({}),
-        metavar="DIR",
-        help="folder for the report. Default: %(default)s",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

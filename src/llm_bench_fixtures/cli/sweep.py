@@ -27,7 +27,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import HISTORY, add_option, checked, working_folder
+from llm_bench_fixtures.cli.arguments import HISTORY, add_option, add_output, checked, working_folder
 from llm_bench_fixtures.cli.console import ConsoleProgress, counted, say, warn
 from llm_bench_fixtures.cli.report import report_several
 from llm_bench_fixtures.errors import LlmBenchError, UnreadableResults
@@ -57,14 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address", metavar="ADDRESS", help="of a Ray cluster, or auto for the one that this machine is part of"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=checked(parse_path),
-        default=Path("llm-bench-sweep"),
-        metavar="DIR",
-        help="folder for the cells' runs and the report. Default: %(default)s",
-    )
+    add_output(parser, "folder for the cells' runs and the report. Default: %(default)s", default="llm-bench-sweep")
     parser.add_argument(
         "--storage",
         type=checked(parse_path),

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage, checked, storage_in, working_folder
+from llm_bench_fixtures.cli.arguments import add_output, add_storage, storage_in, working_folder
 from llm_bench_fixtures.cli.console import say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.git import commits_address
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
-from llm_bench_fixtures.options.parsers import parse_names, parse_path
+from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.report.history import metrics_of, trend_lines
 from llm_bench_fixtures.report.trend import render_trend
 from llm_bench_fixtures.results.metrics import registry
@@ -32,14 +31,7 @@ HELP = "draw how the numbers changed from run to run"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "-o",
-        "--output",
-        type=checked(parse_path),
-        default=Path("llm-bench-trend.html"),
-        metavar="FILE",
-        help="page to write. Default: %(default)s",
-    )
+    add_output(parser, "page to write. Default: %(default)s", "FILE", "llm-bench-trend.html")
     add(
         "--metric",
         type=parse_names,

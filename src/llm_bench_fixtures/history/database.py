@@ -32,7 +32,7 @@ from llm_bench_fixtures.results import storage
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Blessing, Run, RunState
 from llm_bench_fixtures.text import encodable
-from llm_bench_fixtures.writing import check_folder, unwritable
+from llm_bench_fixtures.writing import check_folder, naming_unwritable
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -215,10 +215,8 @@ class Database:
     def _writing(self) -> Iterator[sa.Connection]:
         """Makes the file's folder and the tables where there are none. Raises UnwritableFile for the folder."""
         if self.url.startswith(SQLITE):
-            try:
+            with naming_unwritable(self._file):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise unwritable(self._file, error) from error
         with begun(self.url, writes=True) as connection:
             if has_tables(connection, self.url):
                 yield connection

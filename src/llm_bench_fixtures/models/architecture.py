@@ -116,12 +116,9 @@ def _made_of(config: PretrainedConfig, trust_remote_code: bool, how: Mapping[str
 
     of_text = config.sub_configs.get("text_config")
     found = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    made: PreTrainedModel
     if of_text is not None and getattr(found, "config_class", None) is of_text:
-        made = found._from_config(config.get_text_config(), **how)
-    else:
-        made = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code, **how)
-    return made
+        return found._from_config(config.get_text_config(), **how)
+    return AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code, **how)
 
 
 def footprint_of(module: nn.Module) -> Footprint:

@@ -59,17 +59,6 @@ def first_missing(modules: Iterable[str]) -> str | None:
     return next((name for name in modules if importlib.util.find_spec(name) is None), None)
 
 
-def _do_nothing(*_: object) -> None: ...
-
-
-def _unknown_storage(_: Variant, __: Device) -> Storage:
-    return UNKNOWN
-
-
-def _no_variants(_: Settings) -> tuple[Variant, ...]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Backend:
     """An engine that runs models. Its module has it as `BACKEND`, and imports nothing heavy when it is imported."""
@@ -77,15 +66,15 @@ class Backend:
     load: Callable[[LoadRequest], Model]
     """Loads `request.variant`. What it raises is an error of the variant; BackendUnavailable skips it."""
 
-    check: Callable[[Variant, Device], None] = _do_nothing
+    check: Callable[[Variant, Device], None] = lambda *_: None
     """Raises BackendUnavailable, with what to do, where the variant can't run on this machine, and InvalidSetting where
     it asks for what the backend doesn't know. It looks and doesn't try; what `modules` names is there, the device is
     one of `devices`. Default: every variant runs everywhere."""
 
-    prepare: Callable[[LoadRequest], None] = _do_nothing
+    prepare: Callable[[LoadRequest], None] = lambda _: None
     """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
 
-    storage: Callable[[Variant, Device], Storage] = _unknown_storage
+    storage: Callable[[Variant, Device], Storage] = lambda *_: UNKNOWN
     """How it holds a variant's weights, by which it is planned how many variants fit in memory together. May raise
     BackendUnavailable as `check` does. Default: six bytes for each weight."""
 
@@ -111,7 +100,7 @@ class Backend:
     """Variants for the catalogue, with every quantization that the engine knows. A project's own backend gives its
     variants by `pytest_llm_bench_variants` instead."""
 
-    variants_of: Callable[[Settings], tuple[Variant, ...]] = _no_variants
+    variants_of: Callable[[Settings], tuple[Variant, ...]] = lambda _: ()
     """Further variants of its, which options name. For the package's own backends only, as `variants` are."""
 
     takes_requests: bool = False

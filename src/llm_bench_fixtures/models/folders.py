@@ -57,30 +57,21 @@ def local_folder(name: str) -> Path | None:
 
 def download(name: str, patterns: Sequence[str], settings: Settings, *, weights: bool) -> Path:
     """The local snapshot of a hub repository: safetensors where it has them, else the PyTorch checkpoint."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import errors, snapshot_download
 
     wanted = [*patterns, "*.py"] if settings.trust_remote_code else [*patterns]
+    allowed = [*wanted, "model*.safetensors"] if weights else wanted
     try:
-        folder = Path(
-            snapshot_download(
-                name, allow_patterns=[*wanted, "model*.safetensors"] if weights else wanted, ignore_patterns=["*/*"]
-            )
-        )
+        folder = Path(snapshot_download(name, allow_patterns=allowed, ignore_patterns=["*/*"]))
         if weights and not safetensors_files(folder):
             snapshot_download(name, allow_patterns=["pytorch_model*.bin*"], ignore_patterns=["*/*"])
-    except HFValidationError:
+    except errors.HFValidationError:
         raise CandidateFailed("neither a folder nor a hub id") from None
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise CandidateFailed("gated on the hub: accept its terms there and log in with `hf auth login`") from None
-    except RepositoryNotFoundError:
+    except errors.RepositoryNotFoundError:
         raise CandidateFailed("no such repository on the hub, or it is private") from None
-    except LocalEntryNotFoundError:
+    except errors.LocalEntryNotFoundError:
         raise CandidateFailed("not in the local cache, and the hub can't be reached") from None
     except OSError as error:
         raise CandidateFailed(f"the download failed: {first_line(error)}") from error

@@ -15,7 +15,7 @@ from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
 from llm_bench_fixtures.models.spread import bytes_by_device, layers_by_device, where_in_words
 from llm_bench_fixtures.models.variants import Precision, Variant, is_plain
-from llm_bench_fixtures.models.weights import bytes_read_by_forward, no_scales, storage_bytes, weight_tensors
+from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, weight_tensors
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, Tokenizer
 
 if TYPE_CHECKING:
@@ -155,16 +155,12 @@ class Calling:
     def __init__(self, device: Device) -> None:
         import torch
 
-        self.on_token: Callable[[], None] = _nothing
+        self.on_token: Callable[[], None] = lambda: None  # until somebody takes the tokens
         self._no = torch.zeros(1, dtype=torch.bool, device=device.name)
 
     def __call__(self, *_: object, **__: object) -> torch.Tensor:
         self.on_token()
         return self._no
-
-
-def _nothing() -> None:
-    """Stands for who takes the tokens, until somebody does."""
 
 
 def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
@@ -227,7 +223,7 @@ def torch_model(
     *,
     label: str,
     compute: Precision | None,
-    scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = no_scales,
+    scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = lambda _: (),
     quantized_share: float | None = None,
     notes: tuple[str, ...] = (),
 ) -> TransformersModel:

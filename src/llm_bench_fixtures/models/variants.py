@@ -87,6 +87,11 @@ def with_threads(variant: Variant, threads: int) -> Variant:
     return replace(variant, id=name, description=told, threads=threads, threads_of=variant.id)
 
 
+def quantized_from(base: Variant, name: str, weights: str, quantization: str) -> Variant:
+    """The variant `base` with its weights in fewer bits. weights: what they are, the end of the description."""
+    return replace(base, id=name, description=f"{base.id} with {weights}", quantization=quantization, base=base.id)
+
+
 def in_threads(number: int) -> str:
     """Words such as "in 2 threads"."""
     return f"in {number} thread{'' if number == 1 else 's'}"

@@ -32,10 +32,6 @@ def _saved_buffers(module: torch.nn.Module) -> Iterator[torch.Tensor]:
                 yield buffer
 
 
-def no_scales(_: torch.Tensor) -> Sequence[torch.Tensor]:
-    return ()
-
-
 class BytesRead(NamedTuple):
     """Bytes of the weights that a forward pass reads."""
 
@@ -47,7 +43,7 @@ class BytesRead(NamedTuple):
 
 
 def bytes_read_by_forward(
-    module: torch.nn.Module, scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = no_scales
+    module: torch.nn.Module, scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = lambda _: ()
 ) -> BytesRead:
     """Bytes that each forward pass over text reads: all parameters but the tables that are only looked up, and but
     towers for pictures or sound.

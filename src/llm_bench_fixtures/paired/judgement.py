@@ -120,20 +120,12 @@ def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H
     levels: dict[tuple[str, bool], list[Sequence[float]]] = defaultdict(list)
     for one, values in differences.items():
         levels[_level(one)].append(values)
-    priors = {level: _prior(values) for level, values in levels.items()}
-    scales = {
-        level: common_scale(values) if len(values) >= LEAST_COMPARISONS else 0.0 for level, values in levels.items()
-    }
-    return {
-        one: estimate(
-            values,
-            alpha,
-            priors[_level(one)],
-            scales[_level(one)],
-            GROUPS_BORROW if isinstance(one, HypothesisGroup) else MOST_BORROWED,
-        )
-        for one, values in differences.items()
-    }
+    expected = {level: _expected(groups) for level, groups in levels.items()}
+    found: dict[H, PairedDifference | None] = {}
+    for one, values in differences.items():
+        most_borrowed = GROUPS_BORROW if isinstance(one, HypothesisGroup) else MOST_BORROWED
+        found[one] = estimate(values, alpha, *expected[_level(one)], most_borrowed)
+    return found
 
 
 def _level(one: Measurand | HypothesisGroup) -> tuple[str, bool]:
@@ -141,6 +133,7 @@ def _level(one: Measurand | HypothesisGroup) -> tuple[str, bool]:
     return one.metric, isinstance(one, HypothesisGroup) and not one.variant
 
 
-def _prior(groups: Sequence[Sequence[float]]) -> VarianceEstimate:
-    """The variance between pairs that is expected of any of them."""
-    return estimate_prior([estimate_variance(values) for values in groups if len(values) >= LEAST_PAIRS])
+def _expected(groups: Sequence[Sequence[float]]) -> tuple[VarianceEstimate, float]:
+    """The variance between pairs that is expected of any of them, and the standard deviation at least."""
+    prior = estimate_prior([estimate_variance(values) for values in groups if len(values) >= LEAST_PAIRS])
+    return prior, common_scale(groups) if len(groups) >= LEAST_COMPARISONS else 0.0

@@ -80,14 +80,8 @@ class SequentialTests:
         found_before = {
             one for known in (before.tests, before.groups) for one, found in known.items() if _is_found(found)
         }
-        now = judge_pairs(
-            self._pairs,
-            self._variants,
-            self.threshold,
-            alpha_of_analysis(number),
-            FAMILY_ERROR * share_of_look(number),
-            found_before,
-        )
+        error = FAMILY_ERROR * share_of_look(number)
+        now = judge_pairs(self._pairs, self._variants, self.threshold, alpha_of_analysis(number), error, found_before)
         return PairFindings({**now.tests, **before.tests}, {**now.groups, **before.groups})
 
     def forget(self, test: str) -> None:

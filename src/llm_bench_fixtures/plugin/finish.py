@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import (
-    HistoryUnavailable,
-    InvalidSetting,
-    MissingLibrary,
-    UnusableHistory,
-    reason_of,
-)
+from llm_bench_fixtures.errors import HistoryUnavailable, InvalidSetting, MissingLibrary, UnusableHistory, reason_of
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run

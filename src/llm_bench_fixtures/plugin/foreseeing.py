@@ -84,13 +84,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        yield ExpectedCase(
-            name,
-            variants,
-            _shape_of(items[0], settings, session),
-            share_s,
-            decides=weight > 1,
-        )
+        yield ExpectedCase(name, variants, _shape_of(items[0], settings, session), share_s, decides=weight > 1)
 
 
 def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:

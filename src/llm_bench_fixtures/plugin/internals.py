@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from _pytest.outcomes import Skipped
     from _pytest.terminal import TerminalReporter
 
-    from llm_bench_fixtures.session.provenance import Commit
+    from llm_bench_fixtures.results.provenance import Commit
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def has_pytest_benchmark(config: pytest.Config) -> bool:
 
 def measured_commit(config: pytest.Config) -> Commit:
     """The commit that pytest-benchmark finds, without its words for what it doesn't find; an unknown one without it."""
-    from llm_bench_fixtures.session.provenance import Commit
+    from llm_bench_fixtures.results.provenance import Commit
 
     if not has_pytest_benchmark(config):
         return Commit()

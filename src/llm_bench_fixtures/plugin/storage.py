@@ -18,7 +18,7 @@ import pytest
 from llm_bench_fixtures.history.git import changes_in
 from llm_bench_fixtures.history.storage import FOLDER
 from llm_bench_fixtures.plugin.internals import DETACHED, is_storage_given, keep_in, measured_commit, storage_option
-from llm_bench_fixtures.session.provenance import Commit
+from llm_bench_fixtures.results.provenance import Commit
 
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
@@ -64,7 +64,7 @@ def in_project(config: pytest.Config) -> Iterator[None]:
 def commit_of(config: pytest.Config) -> Commit:
     """The commit that is measured, with a digest of what was changed since, as far as git tells it."""
     commit, folder = measured_commit(config), project_folder(config)
-    if not commit.id:
+    if not commit.commit:
         return commit
     return replace(commit, changes=changes_in(folder, dirty=commit.dirty))
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,20 +44,10 @@ MAPPINGS = Path("/proc/self/smaps")
 MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ (\d+) *(.*)")  # how it may be used, its inode and file
 
 
-@dataclass(frozen=True)
-class _Controller:
-    """Where a version of Linux's control groups has the memory of a group."""
-
-    limit: str
-    used: str
-    reclaimable: tuple[str, ...]
-    """The rows of memory.stat with the pages of files, which the kernel drops before it kills anything."""
-
-
-UNIFIED = _Controller("memory.max", "memory.current", ("inactive_file", "active_file"))  # version 2
-OLD = _Controller(  # version 1
-    "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
-)
+UNIFIED = "memory.max", "memory.current", ""  # version 2 of Linux's control groups
+OLD = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"  # version 1
+"""Files with a group's limit and with what it uses, and what the names of memory.stat's rows on files' pages begin
+with."""
 
 
 def free_memory_bytes(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
@@ -84,28 +73,23 @@ def limit_own_memory(more_bytes: int) -> None:
 
 
 def _left_of_limits(membership: Path, groups: Path) -> Iterator[int]:
+    """Bytes that the limit of each group leaves, where it has one."""
     for is_unified, folder in own_groups("memory", membership, groups):
-        left = _left(folder, UNIFIED if is_unified else OLD)
-        if left is not None:
-            yield left
+        limit_file, used_file, prefix = UNIFIED if is_unified else OLD
+        try:
+            limit, used = (int((folder / name).read_text()) for name in (limit_file, used_file))
+        except (OSError, ValueError):  # there is no such group, or it says "max"
+            continue
+        yield max(limit - used + _reclaimable(folder, prefix), 0)
 
 
-def _left(folder: Path, controller: _Controller) -> int | None:
-    """Bytes that the limit of a group leaves; None where it has none."""
-    try:
-        limit = int((folder / controller.limit).read_text())
-        used = int((folder / controller.used).read_text())
-    except (OSError, ValueError):  # there is no such group, or it says "max"
-        return None
-    return max(limit - used + _reclaimable(folder, controller), 0)
-
-
-def _reclaimable(folder: Path, controller: _Controller) -> int:
+def _reclaimable(folder: Path, prefix: str) -> int:
+    """Bytes of the pages of files, which the kernel drops before it kills anything."""
     try:
         rows = [line.split() for line in (folder / "memory.stat").read_text().splitlines()]
     except OSError:
         return 0
-    return sum(int(row[1]) for row in rows if row[0] in controller.reclaimable)
+    return sum(int(row[1]) for row in rows if row[0] in (f"{prefix}inactive_file", f"{prefix}active_file"))
 
 
 def status_bytes() -> Mapping[str, int]:

@@ -53,9 +53,8 @@ def cpu_s_of(pid: int) -> float:
     used_s = 0.0
     with suppress(psutil.Error):
         process = psutil.Process(pid)
-        used_s = sum(
-            process.cpu_times()[:4]
-        )  # read first: a child that ends meanwhile is missed once, not counted twice
+        # Read first: a child that ends meanwhile is missed once, not counted twice.
+        used_s = sum(process.cpu_times()[:4])
         for child in process.children(recursive=True):
             with suppress(psutil.Error):
                 used_s += sum(child.cpu_times()[:4])

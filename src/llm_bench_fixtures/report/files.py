@@ -39,7 +39,7 @@ from llm_bench_fixtures.results.folder import (
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
-from llm_bench_fixtures.writing import new_folder, replacing, unwritable, write_whole
+from llm_bench_fixtures.writing import naming_unwritable, new_folder, replacing, write_whole
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.report.judged.changes import Changes
@@ -69,15 +69,15 @@ class Attempts:
         path = self.folder / name
         try:
             if not self.was_interrupted:
-                with _hearing_ctrl_c():
+                with _hearing_ctrl_c(), naming_unwritable(path):
                     return write()
             self.problems.append(f"{path} was not written: interrupted")
         except KeyboardInterrupt:
             self.was_interrupted = True
             self.problems.append(f"{path} was not written: interrupted")
-        except OSError as error:
+        except UnwritableFile as error:
             self.is_folder_unwritable = True
-            self.problems.append(str(error if isinstance(error, UnwritableFile) else unwritable(path, error)))
+            self.problems.append(str(error))
         except Exception as error:  # whatever a library that draws or renders raises
             self.problems.append(f"{path} was not written: {reason_of(error)}")
         return None

@@ -13,7 +13,7 @@ from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, Unwrita
 from llm_bench_fixtures.results.record import RecordHead, Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, is_results, read_bytes
 from llm_bench_fixtures.text import harmless_text
-from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
+from llm_bench_fixtures.writing import check_folder, naming_unwritable, write_whole
 
 TABLE_FILE = "results.csv"
 AGREEMENT_FILE = "runs.json"
@@ -70,17 +70,13 @@ def claim(folder: Path) -> bool:
     can't be written to, or holds what isn't ours.
     """
     check_folder(folder)
-    try:
+    with naming_unwritable(folder):
         is_new = not folder.exists()
         _check_is_ours(folder)
         if not ((folder / MARKER).exists() or (folder / IGNORE).exists()):
             write_whole(folder / IGNORE, "*\n", follows=False)
         write_whole(folder / MARKER, MARK, follows=False)
         return is_new
-    except UnwritableFile:
-        raise
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 def release(folder: Path) -> None:
@@ -136,7 +132,7 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
 
     but: files that stay. Raises UnwritableFile.
     """
-    try:
+    with naming_unwritable(folder):
         found = [name for name in _report_in(folder) if name not in but]
         if not found:
             return
@@ -145,8 +141,6 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
             return
         _remove(folder / EARLIER)
         _move(found, folder, folder / EARLIER)
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 @contextmanager

@@ -10,6 +10,25 @@ from llm_bench_fixtures.reading import Count, Figure, Text
 
 
 @dataclass(frozen=True)
+class Commit:
+    """The commit that is measured, in the fields that a run's provenance has of it."""
+
+    commit: str = ""
+    """Full id; empty outside a repository."""
+    branch: str = ""
+    """Empty where no branch is checked out."""
+    dirty: bool = False
+    """Whether there are changes that aren't committed."""
+    changes: str = ""
+    """A digest of these changes, and of Python files that git doesn't track; empty where there are none, or they are
+    not known."""
+
+    @property
+    def state(self) -> str:
+        return f"{self.commit}+{self.changes}"
+
+
+@dataclass(frozen=True)
 class Provenance:
     """Where a run's numbers come from."""
 

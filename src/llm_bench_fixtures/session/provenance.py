@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.models.backend import MEASURING, installed_versions
 from llm_bench_fixtures.models.backends import known_libraries
 from llm_bench_fixtures.options.parsers import LoadFormat
-from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.provenance import Commit, Provenance
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import Corpus
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The commit that a run measures."""
-
-    id: str = ""
-    """Empty outside a repository."""
-    branch: str = ""
-    """Empty where no branch is checked out."""
-    dirty: bool = False
-    """Whether there are changes that aren't committed."""
-    changes: str = ""
-    """A digest of these changes, and of Python files that git doesn't track; empty where there are none, or they are
-    not known."""
 
 
 def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: WindowPlan | None = None) -> Provenance:
@@ -57,10 +42,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         platform=platform.platform(),
         python=platform.python_version(),
         libraries=installed_versions((*MEASURING[:1], *known_libraries(), *spreading, *MEASURING[1:])),
-        commit=commit.id,
-        branch=commit.branch,
-        dirty=commit.dirty,
-        changes=commit.changes,
+        **asdict(commit),
         corpus=_corpus(setup.corpus, windows),
         prompts=setup.own.description if setup.own else "",
         choices=setup.choices.description if setup.choices and not source.random_weights else "",
@@ -91,7 +73,7 @@ def foreseen(before: Provenance, settings: Settings, commit: Commit) -> Provenan
         before,
         model=before.model if before.model in settings.model else ", ".join(settings.model),
         random_weights=settings.load_format is LoadFormat.DUMMY,
-        commit=commit.id,
+        commit=commit.commit,
         dirty=commit.dirty,
         changes=commit.changes,
         options=settings.told,

@@ -19,12 +19,13 @@ from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
+from llm_bench_fixtures.results.provenance import Commit
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
-from llm_bench_fixtures.session.provenance import Commit, completed_by, foreseen, provenance_of
+from llm_bench_fixtures.session.provenance import completed_by, foreseen, provenance_of
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring

@@ -132,20 +132,7 @@ class Cluster:
 
     def nodes(self) -> list[Node]:
         """Nodes that are alive."""
-        return [
-            Node(
-                one["NodeID"],
-                one["NodeManagerHostname"] or one["NodeManagerAddress"],
-                {
-                    name: number
-                    for name, number in one["Resources"].items()
-                    if name not in OF_RAY and not name.startswith("node:")
-                },
-                {name: value for name, value in one["Labels"].items() if not name.startswith("ray.io/")},
-            )
-            for one in self._ray.nodes()
-            if one["Alive"]
-        ]
+        return [_node(one) for one in self._ray.nodes() if one["Alive"]]
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Raise InvalidSetting for a cell without a node that fits, or a node with another version of this package."""
@@ -228,6 +215,14 @@ class Cluster:
         finally:
             for task in running:
                 ray.cancel(task, force=True)
+
+
+def _node(one: Mapping[str, Any]) -> Node:
+    """A node as Ray lists it, without the resources and labels that Ray adds by itself."""
+    own = [name for name in one["Resources"] if name not in OF_RAY and not name.startswith("node:")]
+    labels = {name: value for name, value in one["Labels"].items() if not name.startswith("ray.io/")}
+    host = one["NodeManagerHostname"] or one["NodeManagerAddress"]
+    return Node(one["NodeID"], host, {name: one["Resources"][name] for name in own}, labels)
 
 
 def _version_there() -> Callable[[], str]:

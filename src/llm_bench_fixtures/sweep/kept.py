@@ -18,6 +18,7 @@ from llm_bench_fixtures.history.git import changes_in, git_output
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import NUMBERED
 from llm_bench_fixtures.results.folder import WHOLE, worth_in
+from llm_bench_fixtures.results.provenance import Commit
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, read_bytes
 from llm_bench_fixtures.sweep.node import Outcome
 from llm_bench_fixtures.sweep.plan import Cell
@@ -32,20 +33,6 @@ OVER = {0, 1, *ExitStatus} - {
     ExitStatus.NOT_MEASURED,
     ExitStatus.WORKER_FAILED,
 }
-
-
-@dataclass(frozen=True)
-class Commit:
-    """Commit that is checked out in the folder that the cells run in, as a run's provenance has it."""
-
-    commit: str = ""
-    branch: str = ""
-    dirty: bool = False
-    changes: str = ""
-
-    @property
-    def state(self) -> str:
-        return f"{self.commit}+{self.changes}"
 
 
 def commit_in(folder: Path | None) -> Commit:

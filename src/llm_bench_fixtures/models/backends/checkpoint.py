@@ -7,7 +7,7 @@ that can be had of such a checkpoint without changing it.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,19 +32,14 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.options.settings import Settings
 
-AS_STORED = "as stored"
-CHECKPOINT = Variant("checkpoint", "checkpoint", "a quantized checkpoint as it is stored", quantization=AS_STORED)
+CHECKPOINT = Variant("checkpoint", "checkpoint", "a quantized checkpoint as it is stored", quantization="as stored")
 
-NEEDS = {
-    "auto-round": {"auto_round": "auto-round"},
-    "bitsandbytes": {"bitsandbytes": "bitsandbytes"},
-    "compressed-tensors": {"compressed_tensors": "compressed-tensors"},
-    "gptq": {"optimum": "optimum", "gptqmodel": "gptqmodel"},
-    "hqq": {"hqq": "hqq"},
-    "torchao": {"torchao": "torchao"},
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "gptq": ("optimum", "gptqmodel"),
+    **{name: (name,) for name in ("auto-round", "bitsandbytes", "compressed-tensors", "hqq", "torchao")},
 }
-"""Modules that transformers runs each method with, each with the name that pip installs it by. For other methods
-transformers names the module itself."""
+"""Libraries that transformers runs each method with, by the names that pip installs them by; their modules have "_" for
+"-". For other methods transformers names the module itself."""
 
 FLOAT_PRODUCTS = ("awq", "bitsandbytes", "compressed-tensors", "gptq")
 """Methods whose weights are multiplied in a float dtype by transformers; bitsandbytes' int8 aside."""
@@ -69,7 +64,13 @@ def _names_quantized(settings: Settings) -> bool:
 
 
 def prepare(request: LoadRequest) -> None:
-    _check_installed(_stored(request))
+    method = _stored(request).method
+    needed = ("accelerate", *NEEDS.get(method, ()))
+    missing = [name for name in needed if importlib.util.find_spec(name.replace("-", "_")) is None]
+    if missing:
+        raise BackendUnavailable(
+            f"transformers runs {method} with {' and '.join(missing)}: pip install {' '.join(missing)}"
+        )
     torch_backend.prepare(request)
 
 
@@ -78,15 +79,6 @@ def _stored(request: LoadRequest) -> StoredQuantization:
     if request.source.quantized is None:
         raise BackendUnavailable(f"the weights of {request.source.name} are not quantized: other variants run them")
     return request.source.quantized
-
-
-def _check_installed(stored: StoredQuantization) -> None:
-    needs = {"accelerate": "accelerate", **NEEDS.get(stored.method, {})}
-    missing = [package for module, package in needs.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise BackendUnavailable(
-            f"transformers runs {stored.method} with {' and '.join(missing)}: pip install {' '.join(missing)}"
-        )
 
 
 def load(request: LoadRequest) -> TransformersModel:
@@ -130,7 +122,7 @@ def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
     except (LlmBenchError, OSError):
         raise
     except Exception as error:  # any library that runs the method may raise anything
-        versions = installed_versions(("transformers", *NEEDS.get(stored.method, {}).values()))
+        versions = installed_versions(("transformers", *NEEDS.get(stored.method, ())))
         named = ", ".join(f"{name} {version}" for name, version in versions.items())
         raise BackendUnavailable(f"{named} can't run {stored}: {reason_of(error)}") from error
 

@@ -19,7 +19,7 @@ from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import context_of
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
@@ -31,15 +31,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.workloads import Batch
 
+FULL = Variant("ct2-fp32", "ctranslate2", "CTranslate2's form of the model, in float32")
 VARIANTS = (
-    Variant("ct2-fp32", "ctranslate2", "CTranslate2's form of the model, in float32"),
-    Variant(
-        "ct2-int8",
-        "ctranslate2",
-        "ct2-fp32 with int8 weights, activations quantized as they come",
-        quantization="int8",
-        base="ct2-fp32",
-    ),
+    FULL,
+    quantized_from(FULL, "ct2-int8", "int8 weights, activations quantized as they come", "int8"),
 )
 COMPUTE_TYPES = {None: "float32", "int8": "int8_float32"}  # by quantization
 WEIGHTS_FILE = "model.bin"

@@ -63,8 +63,8 @@ def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float)
 def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool) -> ModelFacts:
     config = source.load_config().get_text_config()
     shares_tokens = served.added_tokens is not None
-    context = served.context_length or (context_of(config) if shares_tokens else DEFAULT_CONTEXT)
-    by = f" ({served.owner})" if served.owner else ""
+    context = served.card.context_length or (context_of(config) if shares_tokens else DEFAULT_CONTEXT)
+    by = f" ({served.card.owner})" if served.card.owner else ""
     return ModelFacts(
         label=f"{served.asker.model} at {urlsplit(url).netloc}{by}",
         weight_bytes=None,
@@ -79,7 +79,7 @@ def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool)
 
 def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
     """Notes on the figures for a reader."""
-    form = served.form
+    form, again = served.form, served.again
     if served.unread:
         yield f"the server lists the model with {served.unread}; its name alone is taken"
     if served.added_tokens is None:
@@ -92,19 +92,19 @@ def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
     if form.is_chat:
         more = f" of {served.added_tokens} tokens" if served.added_tokens else ""
         yield f"prompts go through the server's chat template{more}"
-    if not served.has_times:
+    if not (served.first.has_times and again.has_times):
         yield "the server doesn't report how many tokens an event holds: times after the first are those of events"
-    elif served.first_tokens > 1:
+    elif again.first_tokens > 1:
         yield (
-            f"its first event holds {served.first_tokens} tokens: the time to the first token is that to all of them, "
+            f"its first event holds {again.first_tokens} tokens: the time to the first token is that to all of them, "
             "and the time per token, over all tokens but one, is too short"
         )
-    if not served.tells_ids:
+    if not again.ids:
         yield "the server reports no token ids: its texts are tokenized again to be compared"
-    if served.cached_tokens is None:
+    if again.cached_tokens is None:
         yield "the server doesn't report whether repeated prompts come from a cache"
-    elif served.cached_tokens:
-        yield f"the server takes {served.cached_tokens} tokens of a repeated prompt from a cache"
+    elif again.cached_tokens:
+        yield f"the server takes {again.cached_tokens} tokens of a repeated prompt from a cache"
     if has_open_key:
         yield "the key was sent over a connection that isn't encrypted"
 

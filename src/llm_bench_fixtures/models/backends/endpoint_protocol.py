@@ -128,6 +128,11 @@ class Card(msgspec.Struct):
     def context_length(self) -> int | None:
         return self.max_model_len or (self.meta.n_ctx if self.meta else None)
 
+    @property
+    def owner(self) -> str:
+        """Server's name for itself, if it has one."""
+        return without_middle(self.owned_by or "", LONGEST_NAME)
+
 
 class Name(msgspec.Struct):
     id: str
@@ -427,24 +432,20 @@ class Served:
     """Abilities that a server was found to have."""
 
     asker: Asker
-    owner: str
-    """Server's name for itself, if it has one."""
-    context_length: int | None
+    card: Card
+    """Its description of the model."""
+    unread: str
+    """Why that can't be read, where it is so."""
     form: Form
     added_tokens: int | None
     """Tokens that it puts around a prompt's text. None: it cuts texts into other tokens than ours."""
-    has_times: bool
-    """Whether it tells with each event how many tokens there are."""
-    tells_ids: bool
-    cached_tokens: int | None
-    """Tokens of a repeated prompt that came from a cache. None: not known."""
+    first: Answer
+    """Answer to the first text that it took."""
+    again: Answer
+    """Answer to a repeated prompt."""
     scoring: Scoring | None
     no_scoring: str = ""
     """Why it isn't asked for likelihoods."""
-    first_tokens: int = 1
-    """New tokens that come with the first event."""
-    unread: str = ""
-    """Why its description of the model can't be read, where that is so."""
 
 
 async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> Served:
@@ -461,20 +462,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     again = [await asker.converse(form, prompt, NEW_TOKENS) for _ in range(2)][-1]
     chosen = await asker.generated(ids) if form.takes_ids else None
     scoring, why_not = await asker.find_scoring(form, ids, chosen)
-    return Served(
-        asker=asker,
-        owner=without_middle(card.owned_by or "", LONGEST_NAME),
-        context_length=card.context_length,
-        unread=unread,
-        form=form,
-        added_tokens=added,
-        has_times=first.has_times and again.has_times,
-        tells_ids=bool(again.ids),
-        cached_tokens=again.cached_tokens,
-        scoring=scoring,
-        no_scoring=why_not,
-        first_tokens=again.first_tokens,
-    )
+    return Served(asker, card, unread, form, added, first, again, scoring, why_not)
 
 
 async def _choose(client: EndpointClient, wanted: str) -> tuple[Card, str]:

@@ -19,7 +19,7 @@ from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.workloads import Batch
@@ -32,22 +32,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.loading import LoadRequest
 
+FULL = Variant("gguf-f32", "llamacpp", "float32 GGUF file, run by llama.cpp")
 VARIANTS = (
-    Variant("gguf-f32", "llamacpp", "float32 GGUF file, run by llama.cpp"),
-    Variant(
-        "gguf-q8_0",
-        "llamacpp",
-        "gguf-f32 with 8-bit weights in blocks of 32",
-        quantization="q8_0",
-        base="gguf-f32",
-    ),
-    Variant(
-        "gguf-q4_k_m",
-        "llamacpp",
-        "gguf-f32 with 4-bit weights in blocks of 256, the more sensitive in 6 bits",
-        quantization="q4_k_m",
-        base="gguf-f32",
-    ),
+    FULL,
+    quantized_from(FULL, "gguf-q8_0", "8-bit weights in blocks of 32", "q8_0"),
+    quantized_from(FULL, "gguf-q4_k_m", "4-bit weights in blocks of 256, the more sensitive in 6 bits", "q4_k_m"),
 )
 
 STORED = {

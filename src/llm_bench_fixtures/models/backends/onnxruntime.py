@@ -24,7 +24,7 @@ from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device, processor_flags, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, read_corpus
 
@@ -35,22 +35,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
 
 DYNAMIC, STATIC = "int8-dynamic", "int8-static"
+FULL = Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime")
 VARIANTS = (
-    Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime"),
-    Variant(
-        "ort-int8-dynamic",
-        "onnxruntime",
-        "ort-fp32 with int8 weights, activations quantized as they come",
-        quantization=DYNAMIC,
-        base="ort-fp32",
-    ),
-    Variant(
-        "ort-int8-static",
-        "onnxruntime",
-        "ort-fp32 with int8 weights and activation ranges calibrated beforehand",
-        quantization=STATIC,
-        base="ort-fp32",
-    ),
+    FULL,
+    quantized_from(FULL, "ort-int8-dynamic", "int8 weights, activations quantized as they come", DYNAMIC),
+    quantized_from(FULL, "ort-int8-static", "int8 weights and activation ranges calibrated beforehand", STATIC),
 )
 
 # ONNX Runtime by default keeps a file below ~/.cache, runs a thread of its own meanwhile, and reports to its maker.

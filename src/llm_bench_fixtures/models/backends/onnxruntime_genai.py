@@ -22,7 +22,7 @@ from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
 from llm_bench_fixtures.progress import Phase
@@ -36,15 +36,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.workloads import Batch
 
+FULL = Variant("ortgenai-fp32", "onnxruntime_genai", "ONNX graph of onnxruntime-genai's builder, in its own loop")
 VARIANTS = (
-    Variant("ortgenai-fp32", "onnxruntime_genai", "ONNX graph of onnxruntime-genai's builder, in its own loop"),
-    Variant(
-        "ortgenai-int4",
-        "onnxruntime_genai",
-        "ortgenai-fp32 with 4-bit weights in blocks of 32, multiplied in int8",
-        quantization="int4",
-        base="ortgenai-fp32",
-    ),
+    FULL,
+    quantized_from(FULL, "ortgenai-int4", "4-bit weights in blocks of 32, multiplied in int8", "int4"),
 )
 
 COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8"}

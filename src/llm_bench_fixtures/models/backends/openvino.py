@@ -26,7 +26,7 @@ from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
@@ -35,22 +35,12 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.loading import LoadRequest
 
+FULL = Variant("ov-fp32", "openvino", "OpenVINO export with KV cache, computed in float32")
+IN_INT4 = "int4 weights in groups of 128 (embedding and output int8), computed as OpenVINO chooses"
 VARIANTS = (
-    Variant("ov-fp32", "openvino", "OpenVINO export with KV cache, computed in float32"),
-    Variant(
-        "ov-int8",
-        "openvino",
-        "ov-fp32 with int8 weights, computed as OpenVINO chooses",
-        quantization="int8",
-        base="ov-fp32",
-    ),
-    Variant(
-        "ov-int4",
-        "openvino",
-        "ov-fp32 with int4 weights in groups of 128 (embedding and output int8), computed as OpenVINO chooses",
-        quantization="int4",
-        base="ov-fp32",
-    ),
+    FULL,
+    quantized_from(FULL, "ov-int8", "int8 weights, computed as OpenVINO chooses", "int8"),
+    quantized_from(FULL, "ov-int4", IN_INT4, "int4"),
 )
 
 WEIGHTS_FILE = "openvino_model.bin"

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 HALF_BYTES = 2  # bytes per weight in 16 bits
 LARGE_BYTES = 4 * 10**9  # size of a model in float32; how much memory is free is not asked for smaller ones
-FLOAT32, BFLOAT16 = (
-    Variant("fp32", "torch", "float32 weights"),
-    Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
-)
+FLOAT32 = Variant("fp32", "torch", "float32 weights")
+BFLOAT16 = Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16)
 VARIANTS = (
     FLOAT32,
     Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
