@@ -12,7 +12,7 @@ import pytest
 
 from llm_bench_fixtures.measure import turns
 from llm_bench_fixtures.measure.timing import Pauses, Round, run_round
-from llm_bench_fixtures.measure.turns import take_turns
+from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Prompts, Workload
 
@@ -56,6 +56,26 @@ def test_a_round_in_slices_pauses_after_so_many_tokens_and_gives_the_same_tokens
     assert [batch.paused_after for batch in done.batches] == [(2, 5), (0, 3)]
     assert done.pauses == len(pauses) == 4
     assert done.continuations == run_round(tiny_fp32, workload).continuations
+
+
+@pytest.mark.parametrize(
+    ("prompts_run", "new_tokens", "rounds", "slice_tokens", "turns"),
+    [(1, 8, 1, 3, 2), (2, 8, 1, 3, 5), (1, 8, 3, 3, 6), (1, 8, 3, 9, 1), (2, 5, 2, 5, 2), (1, 8, 2, 0, 1)],
+    ids=["a round", "two batches", "three in a row", "longer than a round", "as long as a batch", "whole rounds"],
+)
+def test_turns_are_told_beforehand(
+    prompts_run: int,
+    new_tokens: int,
+    rounds: int,
+    slice_tokens: int,
+    turns: int,
+    tiny_fp32: TransformersModel,
+    prompts: Prompts,
+) -> None:
+    workload = Workload(prompts.varied(prompts_run), new_tokens=new_tokens, batch_size=1)
+    pauses: list[None] = []
+    take_turns(tiny_fp32, lambda: pauses.append(None), workload, rounds=rounds, slice_tokens=slice_tokens)
+    assert turns_of(workload.new_tokens_by_batch, rounds, slice_tokens) == len(pauses) + 1 == turns
 
 
 def test_the_time_of_others_is_not_in_the_round(tiny_fp32: TransformersModel, prompts: Prompts) -> None:

@@ -16,7 +16,7 @@ from llm_bench_fixtures.answer.allocation import Allocation
 from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
-from llm_bench_fixtures.measure.turns import take_turns
+from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
@@ -94,7 +94,7 @@ class FakeModel:
     spins_s: float = 0.0
     """After a turn, on one core."""
     slices: int = 1
-    """Of a round that may be in slices."""
+    """Of a round that may be in slices; 0: as many as the workload has."""
     fails_in: int | None = None
     """The number of the slice in which the round of that number fails; before the round, if none."""
     step_s: float = 0.004
@@ -147,7 +147,8 @@ class FakeModel:
         if self.table.clock() < self.table.spun_until_s:
             self.table.disturbed.append(self.name)
         seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
-        slices = self.slices if how["slice_tokens"] else 1
+        tokens = how["slice_tokens"]
+        slices = (self.slices or turns_of(workload.new_tokens_by_batch, how["rounds"], tokens)) if tokens else 1
         for number in range(slices):
             if is_failing and number == self.fails_in:
                 raise WorkerDied(f"{self.name} died")
@@ -231,27 +232,44 @@ def test_nobody_begins_the_next_block_before_all_have_ended_this_one(table: Tabl
 
 
 def test_slices_are_spread_so_that_all_rounds_of_a_block_span_the_same_time(table: Table) -> None:
-    """Rounds of 20 tokens in slices of 5, 5 and 10: of those that are as far, which is next is drawn."""
+    """Rounds of 20 tokens in slices of 5, 5 and 10. Each round's slices begin somewhere in the middle half of its part
+    of the block, so that one of two slices comes after one or two of four, and the other after three or four."""
     table.workload = Workload(((1, 2, 3),), new_tokens=20, batch_size=1)
-    table.add("fp32", step_s=SLICE_S / 5, slices=4)
-    table.add("bf16", step_s=SLICE_S / 5, slices=4)
-    table.add("int8", step_s=SLICE_S / 10, slices=2)
+    table.add("fp32", step_s=SLICE_S / 5, slices=0)
+    table.add("bf16", step_s=SLICE_S / 5, slices=0)
+    table.add("int8", step_s=SLICE_S / 10, slices=0)
     table.run(replace(FAST, rounds=41))
-    orders = [tuple(table.slices[start : start + 10]) for start in range(10, 41 * 10, 10)]  # the first has no times yet
-    assert {tuple(name for name in order if name != "bf16") for order in orders} == {
-        ("fp32", "int8", "fp32", "fp32", "int8", "fp32")
+    first = 3 * 10  # the first block has no times yet: slices of two tokens
+    orders = [table.slices[start : start + 10] for start in range(first, first + 40 * 10, 10)]
+    assert {order.count("int8") for order in orders} == {2}
+    before = {
+        tuple(order[:place].count("fp32") for place, one in enumerate(order) if one == "int8") for order in orders
     }
-    assert {order[:3] for order in orders} == {("fp32", "bf16", "int8"), ("bf16", "fp32", "int8")}
+    assert before <= {(0, 3), (1, 3), (1, 2), (0, 2)}
+    assert len(before) > 1
+    assert {order[0] for order in orders} == {"fp32", "bf16"}
 
 
 def test_slices_of_several_rounds_in_a_row_are_spread_alike(table: Table) -> None:
-    """Three rounds of 20 tokens are six slices of one variant, and one of the other, which comes in their middle."""
+    """Three rounds of 20 tokens are one slice of one variant, which comes in the middle of the other's."""
     table.workload = Workload(((1, 2, 3),), new_tokens=20, batch_size=1)
-    table.add("fp32", 0.1, step_s=SLICE_S / 10, slices=6)
-    table.add("bf16", 0.1, step_s=SLICE_S / 60)
+    table.add("fp32", 0.1, step_s=SLICE_S / 10, slices=0)
+    table.add("bf16", 0.1, step_s=SLICE_S / 60, slices=0)
     table.run(replace(FAST, rounds=9, warmup_rounds=2))
     assert table.model("bf16").in_a_row[-1] == 3
-    assert table.slices[-7:] == [*["fp32"] * 3, "bf16", *["fp32"] * 3]
+    last = table.slices[-(turns_of((20,), 3, 10) + 1) :]
+    assert last.count("bf16") == 1
+    assert last.index("bf16") in (1, 2, 3)
+
+
+def test_what_is_left_shrinks_within_a_block_of_slices(table: Table) -> None:
+    """Two variants of one block of 2 s each: told are two blocks more after the first, and less after each slice."""
+    table.workload = Workload(((1, 2, 3),), new_tokens=20, batch_size=1)
+    table.add("fp32", step_s=SLICE_S / 5, slices=0)
+    table.add("bf16", step_s=SLICE_S / 5, slices=0)
+    told = [left.seconds for _, left in left_in(table, FAST) if left is not None]
+    assert told == sorted(told, reverse=True)
+    assert told[0] == pytest.approx(4.0, abs=0.01)
 
 
 def test_a_round_that_fails_in_a_slice_counts_for_nothing_and_the_others_go_on(table: Table) -> None:

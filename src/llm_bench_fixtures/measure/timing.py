@@ -200,7 +200,7 @@ def run_round(
     started = clock()
     for number, batch in enumerate(batches):
         ticks = TokenClock(model.device, clock)
-        tick = _PausingTick(ticks.tick, pauses, sum(new_tokens[number:]), new_tokens[number]) if pauses else None
+        tick = PausingTick(ticks.tick, pauses, sum(new_tokens[number:]), new_tokens[number]) if pauses else None
         batch_started = clock()
         ticks.start()
         output = model.generate(
@@ -217,7 +217,7 @@ def run_round(
 
 
 @dataclass
-class _PausingTick:
+class PausingTick:
     """Notes the time of each token of a batch, and pauses after some.
 
     Not after the last one of several, as the next batch's prefill would then begin with cold caches.

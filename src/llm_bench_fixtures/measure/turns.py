@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.binding import binding_of, generate_some
 from llm_bench_fixtures.measure.limits import run_probe
-from llm_bench_fixtures.measure.timing import Pauses, run_round, without_cold_steps
+from llm_bench_fixtures.measure.timing import Pauses, PausingTick, run_round, without_cold_steps
 from llm_bench_fixtures.processes.calm import fall_asleep, threads_waited_s, waited_s
 
 if TYPE_CHECKING:
@@ -61,6 +61,20 @@ def take_turns(
         if not pauses:
             fall_asleep()
     return tuple(done)
+
+
+def turns_of(new_tokens: Sequence[int], rounds: int, slice_tokens: int) -> int:
+    """How many turns `take_turns` makes of so many rounds, which are its pauses and one more. new_tokens: by batch."""
+    if not slice_tokens:
+        return 1
+    paused: list[None] = []
+    pauses = Pauses(lambda: paused.append(None), slice_tokens)
+    for _ in range(rounds):
+        for number, tokens in enumerate(new_tokens):
+            tick = PausingTick(lambda: None, pauses, sum(new_tokens[number:]), tokens)
+            for _ in range(tokens):
+                tick()
+    return len(paused) + 1
 
 
 def _watched_round(model: Model, workload: Workload, pauses: Pauses | None, threads: Collection[int]) -> Round:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
 from llm_bench_fixtures.measure.timing import COLD_S
-from llm_bench_fixtures.measure.turns import take_turns
+from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
@@ -42,6 +42,7 @@ OBSERVED_LONGER = 2.0  # times as long as another: a round whose memory is watch
 SLICE_S = 0.02
 WARM_STEPS = 2
 LONG_STEP_S = 0.15
+FIRST_PHASE = 0.25  # share of a slice: the first ones are due between this and the rest of it, each variant's elsewhere
 # Minimum evidence: an early interval may be narrow by luck. So many blocks of so many seconds, or of any so many
 # rounds.
 ENOUGH_BLOCKS = 3
@@ -120,8 +121,8 @@ class _Blocks:
     """Whether the case goes on because the answer is open."""
     crowded: list[float] = field(default_factory=list)
     """Share of each block's looks in which other work ran."""
-    turns_left: int = 0
-    """Turns that are left of the block that is run."""
+    share_done: float = 0.0
+    """Share of the slices of the block that is run, that are done."""
     doing: str = ""
 
     def __post_init__(self) -> None:
@@ -178,9 +179,10 @@ class _Blocks:
                 self.least_s = self.elapsed_s
 
     def _run_block(self, names: list[str]) -> None:
-        """Run the same number of rounds of each, in slices. Next is whose slice comes first where all rounds are spread
-        evenly over the same time; which of several is drawn."""
-        self.turns_left, self.doing = len(names), self._round
+        """Run the same number of rounds of each, in slices, which are spread evenly over the block, so that all rounds
+        span the same time. Where each variant's begin is drawn: who is next where several are as far, and who is first.
+        """
+        self.doing = self._round
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
         is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
@@ -190,13 +192,15 @@ class _Blocks:
             for name, tokens in slice_tokens.items()
         }
         slices = {name: self._slices(self.entries[name], tokens) for name, tokens in slice_tokens.items()}
+        drawn = self.coin.sample(names, len(names))
+        phases = {name: FIRST_PHASE + (1 - 2 * FIRST_PHASE) * place / len(drawn) for place, name in enumerate(drawn)}
         taken = dict.fromkeys(names, 0)
         while going:
-            drawn = self.coin.sample([*going], len(going))
-            name = min(drawn, key=lambda one: (taken[one] + 0.5) / slices[one])
+            name = min(going, key=lambda one: (taken[one] + phases[one]) / slices[one])
+            self.share_done = sum(map(min, taken.values(), slices.values())) / sum(slices.values())
             entry, taken[name] = self.entries[name], taken[name] + 1
             looks.append(self._await_calm(entry) or is_next_to_server)
-            self.step(self.doing, name, self._left(len(names)))
+            self.step(self.doing, name, self._left)
             done = None
             with self._resting(entry), self._failing(entry):
                 done = next(going[name])
@@ -207,7 +211,7 @@ class _Blocks:
                         entry.observation = entry.model.call(end_observing, entry.workload, done[0].continuations)
             if done is not None or entry.failure:
                 del going[name]
-                self.turns_left -= 1
+                taken[name] = slices[name]
         self.crowded.append(1 - fmean(looks) if looks else 0.0)
 
     @property
@@ -222,15 +226,16 @@ class _Blocks:
         number = self.blocks * self.in_a_row + 1
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
-    def _left(self, turns: int) -> Left | None:
+    @property
+    def _left(self) -> Left | None:
         """Time until the last round, if no other work takes any of it; None before the first block is done.
 
-        turns: of a block. The least rounds are sure to come; those after them end once the intervals are narrow, or the
+        The least rounds are sure to come; those after them end once the intervals are narrow, or the
         time is spent; for those between which the answer is open that is longer.
         """
         if not self.blocks:
             return None
-        done = self.blocks + 1 - self.turns_left / turns
+        done = self.blocks + self.share_done
         least_s = max((self.pace.rounds / self.in_a_row - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
@@ -428,7 +433,7 @@ class _Blocks:
 
     def _slices(self, entry: Entry, slice_tokens: int) -> int:
         """Slices of its rounds in a block."""
-        return max(self.in_a_row * sum(entry.workload.new_tokens_by_batch) // slice_tokens, 1) if slice_tokens else 1
+        return turns_of(entry.workload.new_tokens_by_batch, self.in_a_row, slice_tokens)
 
     def complete(self) -> dict[str, Measured]:
         """Results of variants that have their least rounds, of those that a test asks for."""
