@@ -95,6 +95,14 @@ def test_cases_that_the_answer_does_not_go_by_come_in_their_scenarios_order(benc
     result = bench.run("--collect-only", "-q", "--llm-variants=fp32")
     files = [line.partition(".py")[0] for line in result.outlines[:4]]
     assert files == ["test_prompt_length", "test_c", "test_b", "test_a"]
+    bench.write(conftest="def pytest_collection_modifyitems(items):\n    items.reverse()\n")
+    result = bench.run("--collect-only", "-q", "--llm-variants=fp32")
+    assert [line.partition(".py")[0] for line in result.outlines[:4]] == [
+        "test_prompt_length",
+        "test_c",
+        "test_b",
+        "test_a",
+    ]
 
 
 def test_a_fixture_of_the_users_leaves_the_plan_in_force(bench: Bench) -> None:

@@ -193,7 +193,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
         variant = variant_of(item)
         if variant is None:
             return (-1,)
-        own, of_scenario = order.index(variant.id), _placed_scenario(item)[0]
+        own, of_scenario = order.index(variant.id), 0.0 if config.stash[ORDERED] else _placed_scenario(item)[0]
         if groups is None:
             return (0, own, plan.stage(case_of(item)), of_scenario, position)
         together = case_of(item) if is_benchmark(item) else item.nodeid.partition("[")[0]
