@@ -1,4 +1,4 @@
-"""A neighbour that no counter shows: a program and all that it starts is held for a millisecond of every three.
+"""A neighbour that no counter shows: a program and all that it starts is held for a third of some seconds.
 
     python tools/hidden_neighbour.py SEED COMMAND [ARGUMENT ...]
 Runs the command, and holds its processes in regimes of 0.5 to 4 s, which take a third of the time and are the same for
@@ -27,7 +27,7 @@ from llm_bench_fixtures.processes.memory import own_groups
 
 LEAST_S, MOST_S = 0.5, 4.0  # seconds of a regime; what is between two takes twice as long on average
 HELD_S = 0.001
-FREE_FOR_HELD = 2.0  # seconds free for each that they were held, which takes longer than HELD_S where they are many
+FREE_FOR_HELD = 2.0  # times as long free as held; holding many processes takes longer than HELD_S
 GROUP = "llm-bench-hidden"
 
 

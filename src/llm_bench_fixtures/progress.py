@@ -86,7 +86,7 @@ class Planned:
     """0 where nobody has said."""
     done: int = 0
     ended: set[str] = field(default_factory=set)
-    """Names of those that have one."""
+    """Names of parts that have ended: one that comes again isn't counted again."""
     began_s: float | None = None
     """When the one that goes on began, by the clock."""
 
@@ -164,13 +164,15 @@ class Progress:
     def part(self, part: Part, name: str = "") -> Iterator[None]:
         """The block is one of the parts. name: what comes again by the same name is the same part."""
         planned = self._planned[part]
-        planned.done -= name in planned.ended
+        if name in planned.ended:
+            planned.done -= 1
         planned.began_s = self.clock()
         try:
             yield
         finally:
             planned.done += 1
-            planned.ended |= {name} - {""}
+            if name:
+                planned.ended.add(name)
             planned.began_s = None
 
     def tell(self, share: float) -> None:

@@ -397,7 +397,7 @@ _EDGE: Mapping[str, Callable[[Prompts, int], TokenIds]] = {
     "repeated token": lambda prompts, _: prompts.exact(1) * REPEATS,
     "odd unicode": lambda prompts, _: prompts.encode(ODD_UNICODE),
     "empty": lambda prompts, _: prompts.encode(""),
-    LONGEST: lambda prompts, longest: prompts.exact(min(longest, LONGEST_TOKENS)),  # last: it takes longest, too
+    LONGEST: lambda prompts, longest: prompts.exact(min(longest, LONGEST_TOKENS)),  # last, as it takes longest
 }
 EDGE_PROMPTS = tuple(_EDGE)
 """Names of the unusual prompts that `llm_prompts.edge` makes."""

@@ -103,10 +103,9 @@ def test_a_later_variant_that_is_not_loaded_in_time_is_a_row(bench: Bench, monke
 
 
 def test_setting_the_systems_clock_takes_no_time_away(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time that somebody asks it, it has been set another day ahead."""
-    days = itertools.count(1)
-    ahead_s = time.time
-    monkeypatch.setattr(time, "time", lambda: ahead_s() + next(days) * 86_400)
+    """Each time that pytest's process asks it, it has been set another day ahead."""
+    days, real_time = itertools.count(1), time.time
+    monkeypatch.setattr(time, "time", lambda: real_time() + next(days) * 86_400)
     result = own_suite.run("--llm-time=60s")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*reached*")

@@ -13,7 +13,7 @@ from functools import partial
 from llm_bench_fixtures.answer.peaks import PEAKS
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.options.parsers import UNIT_BYTES, Setting, shortened
-from llm_bench_fixtures.results.formatting import with_unit
+from llm_bench_fixtures.results.formatting import MINUS, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction, Kind, Metric, Unit
 from llm_bench_fixtures.statistics.spread import Interval
 
@@ -107,6 +107,11 @@ class Limit:
         if self.metric.unit is Unit.SHARE:
             return f"{self.bound * 100:g} %"
         return f"{self.bound:g}" if self.is_of_quality else _ZEROS.sub("", with_unit(self.bound, self.metric))
+
+    @property
+    def change_in_words(self) -> str:
+        """The change from the reference that a ratio's bound is: "+1 %"."""
+        return f"{(self.bound - 1) * 100:+g} %".replace("-", MINUS) if self.bound != 1 else "0 %"
 
     def __str__(self) -> str:
         return f"{self.name} {'≤' if self.is_ceiling else '≥'} {self.bound_in_words}"

@@ -74,7 +74,7 @@ class Pick:
     """The variants that are shown to be better than the reference, the best first."""
     beyond_limit: tuple[Choice, ...] = ()
     """Variants that are shown to be better than the best, but not to keep the limits; the best first. Then those that
-    are probably faster than it, if it is undecided whether they keep the limits."""
+    are probably better than it, if it is undecided whether they keep the limits."""
     undecided: frozenset[str] = frozenset()
     """Variants of which the run doesn't tell whether they keep the limits."""
     keeps_reference: bool = True
@@ -119,7 +119,7 @@ def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
     keep the limits, and for readers of times the fastest that is beyond a limit if it is faster by far. Who is shown to
     be better than the best goes before who probably is."""
     for pick in picks:
-        fastest = pick.beyond_limit[: pick.reader is not Reader.MEMORY]
+        fastest = [] if pick.reader is Reader.MEMORY else pick.beyond_limit[:1]
         far = [one for one in fastest if one.ratio >= MUCH * pick.best.ratio]
         open_ = [one for one in pick.beyond_limit if one.variant in pick.undecided][:1]
         yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))

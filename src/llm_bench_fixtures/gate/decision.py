@@ -120,7 +120,8 @@ def _other_tests(comparison: Comparison, allowed: frozenset[Allowance]) -> Itera
 
 def _allow(base: Run, *what: Allowance) -> str:
     took_s = max(run.session_s for run in (base.runs if isinstance(base, PooledRun) else (base,)))
-    took = f": the baseline took {about(took_s)}" if took_s else ""
+    whose = "the longest run of the baseline" if isinstance(base, PooledRun) else "the baseline"
+    took = f": {whose} took {about(took_s)}" if took_s else ""
     longer = f"A longer --llm-time reaches more{took}. " if Allowance.UNREACHED in what else ""
     return f"{longer}If intended: --llm-gate-missing={','.join(what)}."
 

@@ -81,6 +81,19 @@ def test_the_reference_is_never_named_because_nothing_is_proven() -> None:
     assert line.endswith(" as fast as fp32, near-lossless. Certainly faster than fp32: none.")
 
 
+@pytest.mark.parametrize(
+    ("speedups", "brief"),
+    [
+        ({"int8": (1.2, 0.4)}, "use probably int8 for the lowest latency (1.20×); keep fp32 for the least memory."),
+        ({"int8": (0.9, 0.4)}, "undecided for the lowest latency; keep fp32 for the least memory."),
+        ({"int8": (0.7, 0.01)}, "keep fp32 for the lowest latency and the least memory."),
+    ],
+    ids=["undecided", "undecided and not ahead", "kept"],
+)
+def test_the_answer_so_far_in_short(speedups: dict[str, tuple[float, float]], brief: str) -> None:
+    assert findings(run_of(speedups)).answer.brief == (brief,)
+
+
 def test_the_fastest_whose_quality_is_undecided_stands_next_to_the_one_that_keeps_the_limit() -> None:
     run = run_of({"int8": (1.4, 0.01), "int4": (1.6, 0.01)}, {"int4": UNDECIDED})
     assert findings(run).answer.lines == (
@@ -104,7 +117,7 @@ def test_the_fastest_without_a_quality_figure_stands_next_to_the_one_that_keeps_
     )
     assert first_line(run) == line
     assert [*lines_so_far(findings(run), 120)] == [
-        "llm-bench: so far, : int8 for the lowest latency (1.40×), fp32 for the least memory (4.00 MB).",
+        "llm-bench: so far, : use int8 for the lowest latency (1.40×); keep fp32 for the least memory.",
         "Not shown to keep the quality limit: int4 for the lowest latency (1.60×).",
     ]
     for text in texts_of(run):

@@ -129,10 +129,12 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
         f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
     notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
-    opening = tuple(_opening(picks, seen, meeting))
+    is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
+    asked = [quality.need_sentence(meeting)] if is_unmet or not need.is_of_quality else []
+    nothing = _why_nothing(seen)
     return Answer(
-        lines=(*opening, *_lines(picks, rivals, seen, standings)),
-        brief=(*opening, *_brief(picks, rivals, need))[:2],
+        lines=(*filter(None, asked), *([nothing] if nothing else _lines(picks, rivals, seen, standings))),
+        brief=tuple([nothing] if nothing else _brief(picks, rivals, need, met)),
         need=need,
         meeting=meeting,
         recommendations=tuple(recommendations),
@@ -174,22 +176,26 @@ def _standing_words(pick: Pick, reference: str) -> str:
     return f"{gain}{'; or ' if len(pick.alike) > 1 else ''}{', '.join(pick.alike[1:])}"
 
 
-def _opening(picks: Sequence[Pick], seen: Evidence, meeting: Meeting) -> Iterator[str]:
-    """Who meets the need; and why there is no answer, where there is none."""
-    is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
-    if (is_unmet or not meeting.standings.need.is_of_quality) and (who := quality.need_sentence(meeting)):
-        yield who
-    if nothing := _why_nothing(seen):
-        yield nothing
-
-
-def _brief(picks: Sequence[Pick], rivals: Sequence[_Rival], need: Need) -> Iterator[str]:
-    """What to use, and what would be better but for the limits."""
-    best = [(name_of(pick), pick, pick.best) for pick in picks if pick.choices]
-    named = [f"{name} for the {pick.reader} ({_figure(one, pick)})" for name, pick, one in best]
-    others = [f"{one.variant} for the {pick.reader} ({_figure(one, pick)})" for pick, one in rivals]
-    if named:
-        yield f"{', '.join(named)}."
+def _brief(picks: Sequence[Pick], rivals: Sequence[_Rival], need: Need, met: Sequence[str]) -> Iterator[str]:
+    """What to use; and what would be better but for the limits. met: variants that meet a need of more than quality."""
+    for_readers: dict[str, list[str]] = {}
+    for pick in picks:
+        if pick.outcome is Outcome.UNMET:
+            for_readers.setdefault(f"nothing is shown to {need.verb} {need.title}", []).append(f"the {pick.reader}")
+        elif pick.outcome is Outcome.REFERENCE or (pick.choices and not pick.is_ahead):
+            use = f"keep {pick.best.variant}" if pick.outcome is Outcome.REFERENCE else "undecided"
+            for_readers.setdefault(use, []).append(f"the {pick.reader}")
+        elif pick.choices:
+            use = f"use {name_of(pick)}"
+            for_readers.setdefault(use, []).append(f"the {pick.reader} ({_figure(pick.best, pick)})")
+    told = "; ".join(f"{use} for {listed(readers, 'and')}" for use, readers in for_readers.items())
+    meets = f"{', '.join(met)} {need.verb}{'s' * (len(met) == 1)} {need.title}; " if met else ""
+    if told:
+        yield f"{meets}{told}."
+    others = [
+        f"{one.variant} for the {pick.reader} ({'probably ' * one.is_unclear}{_figure(one, pick)})"
+        for pick, one in rivals
+    ]
     if others:
         yield f"Not shown to {need.verb} {need.title}: {', '.join(others)}."
 

@@ -189,7 +189,7 @@ def _lacks_quality(variant: VariantResult, standings: Standings) -> bool:
 def _figure(one: Judged, variant: VariantResult) -> str:
     """The figure, with its error and the limit."""
     if one.metric.name == QualityMeasure.PPL_RATIO:
-        return f"perplexity {text(perplexity_change(variant))}, limit {(one.limit.bound - 1) * 100:+g} %"
+        return f"perplexity {text(perplexity_change(variant))}, limit {one.limit.change_in_words}"
     if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
         return f"top-1 agreement {format_share(one.value or 0.0)}, limit {one.limit.bound_in_words}"
     low, high = (one.spread.low, one.spread.high) if one.spread else (None, None)
