@@ -288,7 +288,7 @@ class _Blocks:
         has_few = self._fewest <= len(self._calm(entry.rounds)) < self.pace.rounds
         is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
         if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, measured, half_width)):
-            # Of two pairs that lie far apart, only a third tells which is odd.
+            # A third pair tells which of two that lie far apart is odd.
             return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self.pace.expected_variance)
         if not self._has_least(entry.rounds):
             return True

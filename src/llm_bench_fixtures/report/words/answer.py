@@ -88,7 +88,7 @@ class Answer:
     """Who meets the need, where it is of more than quality or nobody does; then what to use, a line for each variant
     that some reader should use, with what is faster and isn't shown to keep the limits. Never empty."""
     brief: tuple[str, ...]
-    """The same in two sentences at most, without what it costs."""
+    """What to use, and what would be better but for the limits, in two sentences at most, without what it costs."""
     need: Need
     """Need that a recommended variant keeps."""
     meeting: Meeting
