@@ -51,7 +51,7 @@ class _Files(NamedTuple):
     limit: str
     used: str
     prefix: str
-    """Of the names of memory.stat's rows on the pages of files."""
+    """Beginning of the names that memory.stat's rows on the pages of files have."""
 
 
 UNIFIED = _Files("memory.max", "memory.current", "")  # version 2
