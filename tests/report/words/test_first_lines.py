@@ -84,7 +84,7 @@ def test_the_reference_is_never_named_because_nothing_is_proven() -> None:
 @pytest.mark.parametrize(
     ("speedups", "brief"),
     [
-        ({"int8": (1.2, 0.4)}, "use probably int8 for the lowest latency (1.20×); keep fp32 for the least memory."),
+        ({"int8": (1.2, 0.4)}, "probably int8 for the lowest latency (1.20×); keep fp32 for the least memory."),
         ({"int8": (0.9, 0.4)}, "undecided for the lowest latency; keep fp32 for the least memory."),
         ({"int8": (0.7, 0.01)}, "keep fp32 for the lowest latency and the least memory."),
     ],

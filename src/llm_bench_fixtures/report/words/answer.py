@@ -186,7 +186,7 @@ def _brief(picks: Sequence[Pick], rivals: Sequence[_Rival], need: Need, met: Seq
             use = f"keep {pick.best.variant}" if pick.outcome is Outcome.REFERENCE else "undecided"
             for_readers.setdefault(use, []).append(f"the {pick.reader}")
         elif pick.choices:
-            use = f"use {name_of(pick)}"
+            use = f"{'use ' if pick.outcome is Outcome.WINNER else ''}{name_of(pick)}"
             for_readers.setdefault(use, []).append(f"the {pick.reader} ({_figure(pick.best, pick)})")
     told = "; ".join(f"{use} for {listed(readers, 'and')}" for use, readers in for_readers.items())
     meets = f"{', '.join(met)} {need.verb}{'s' * (len(met) == 1)} {need.title}; " if met else ""
