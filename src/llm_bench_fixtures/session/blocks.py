@@ -42,7 +42,7 @@ OBSERVED_LONGER = 2.0  # times as long as another: a round whose memory is watch
 SLICE_S = 0.02
 WARM_STEPS = 2
 LONG_STEP_S = 0.15
-FIRST_PHASE = 0.25  # share of a slice: the first ones are due between this and the rest of it, each variant's elsewhere
+LEAST_SHIFT = 0.25  # share of a slice by which a variant's are shifted within the block; at most 1 less this
 # Minimum evidence: an early interval may be narrow by luck. So many blocks of so many seconds, or of any so many
 # rounds.
 ENOUGH_BLOCKS = 3
@@ -122,7 +122,7 @@ class _Blocks:
     crowded: list[float] = field(default_factory=list)
     """Share of each block's looks in which other work ran."""
     share_done: float = 0.0
-    """Share of the slices of the block that is run, that are done."""
+    """Share of the current block's slices that are done."""
     doing: str = ""
 
     def __post_init__(self) -> None:
@@ -179,9 +179,8 @@ class _Blocks:
                 self.least_s = self.elapsed_s
 
     def _run_block(self, names: list[str]) -> None:
-        """Run the same number of rounds of each, in slices, which are spread evenly over the block, so that all rounds
-        span the same time. Where each variant's begin is drawn: who is next where several are as far, and who is first.
-        """
+        """Run the same number of rounds of each, in slices. Each variant's are spread evenly over the block, so that
+        all rounds span the same time, and shifted by a share of a slice that is drawn anew."""
         self.doing = self._round
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
@@ -193,10 +192,10 @@ class _Blocks:
         }
         slices = {name: self._slices(self.entries[name], tokens) for name, tokens in slice_tokens.items()}
         drawn = self.coin.sample(names, len(names))
-        phases = {name: FIRST_PHASE + (1 - 2 * FIRST_PHASE) * place / len(drawn) for place, name in enumerate(drawn)}
+        shifts = {name: LEAST_SHIFT + (1 - 2 * LEAST_SHIFT) * place / len(drawn) for place, name in enumerate(drawn)}
         taken = dict.fromkeys(names, 0)
         while going:
-            name = min(going, key=lambda one: (taken[one] + phases[one]) / slices[one])
+            name = min(going, key=lambda one: (taken[one] + shifts[one]) / slices[one])
             self.share_done = sum(map(min, taken.values(), slices.values())) / sum(slices.values())
             entry, taken[name] = self.entries[name], taken[name] + 1
             looks.append(self._await_calm(entry) or is_next_to_server)

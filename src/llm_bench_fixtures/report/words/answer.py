@@ -88,7 +88,8 @@ class Answer:
     """Who meets the need, where it is of more than quality or nobody does; then what to use, a line for each variant
     that some reader should use, with what is faster and isn't shown to keep the limits. Never empty."""
     brief: tuple[str, ...]
-    """What to use, and what would be better but for the limits, in two sentences at most, without what it costs."""
+    """What to use, and what would be better but for the limits, in two sentences at most, without what it costs. Never
+    empty."""
     need: Need
     """Need that a recommended variant keeps."""
     meeting: Meeting
@@ -132,9 +133,10 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
     is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
     asked = [quality.need_sentence(meeting)] if is_unmet or not need.is_of_quality else []
     nothing = _why_nothing(seen)
+    lines = (*filter(None, asked), *([nothing] if nothing else _lines(picks, rivals, seen, standings)))
     return Answer(
-        lines=(*filter(None, asked), *([nothing] if nothing else _lines(picks, rivals, seen, standings))),
-        brief=tuple([nothing] if nothing else _brief(picks, rivals, need, met)),
+        lines=lines,
+        brief=tuple([nothing] if nothing else _brief(picks, rivals, need, met)) or lines[:1],
         need=need,
         meeting=meeting,
         recommendations=tuple(recommendations),
