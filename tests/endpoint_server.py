@@ -256,12 +256,10 @@ class Handler(BaseHTTPRequestHandler):
             faults[fault]()
         else:
             return True
-        self.close_connection = True
         return False
 
     def breaks_off(self, fault: str) -> bool:
         """Whether it goes on after the fault."""
-        self.close_connection = True
         if fault == "half a stream":
             self.connection.shutdown(2)
         elif fault == "an early end":
