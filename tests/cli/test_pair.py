@@ -48,7 +48,7 @@ llm_corpus = corpus.txt
 llm_choices = none
 llm_limits_time = 0
 """
-FEW = ("--rounds", "4", "--max-time", "300")
+FEW = ("--rounds", "4", "--time", "5m")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_help_tells_what_can_be_compared_and_how(command: str, capsys: pytest.Ca
         main([command, "--help"])
     text = capsys.readouterr().out
     assert exit_info.value.code == 0
-    for word in ("git ref", "folder", "interpreter", "--pairs", "--max-time", "--threads", "-- "):
+    for word in ("git ref", "folder", "interpreter", "--pairs", "--time", "--threads", "-- "):
         assert word.lower() in text.lower()
 
 

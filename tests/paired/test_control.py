@@ -49,7 +49,7 @@ def test_what_is_slower_regressed_and_what_is_faster_improved(run_pair: RunPair)
 
 def test_only_what_is_open_goes_into_more_pairs(run_pair: RunPair) -> None:
     """Test a doesn't differ between the sides; b differs by 3 %, which is the threshold."""
-    result = run_pair({"tests": TWO, "noise": 0.001}, {"tests": {"a": 0.1, "b": 0.206}}, max_time_s=6.0)
+    result = run_pair({"tests": TWO, "noise": 0.001}, {"tests": {"a": 0.1, "b": 0.206}}, time_limit_s=6.0)
     by_test = {key.test: found.estimate.pairs for key, found in result.findings.items() if found.estimate}
     assert by_test["a"] == 3
     assert [sorted(trial.rounds) for trial in result.trials[3:]] == [["b"]] * (len(result.trials) - 3)
@@ -57,7 +57,7 @@ def test_only_what_is_open_goes_into_more_pairs(run_pair: RunPair) -> None:
 
 def test_noise_that_hides_the_answer_until_the_time_is_up_is_inconclusive(run_pair: RunPair) -> None:
     noisy = {"tests": {"a": 0.1}, "noise": 0.5}
-    result = run_pair(noisy, noisy, max_time_s=5.0)
+    result = run_pair(noisy, noisy, time_limit_s=5.0)
     assert result.pairs == 6  # each of a second, of which the last begins when the time isn't up yet
     assert result.status is ExitStatus.INCONCLUSIVE
 
@@ -161,7 +161,7 @@ def test_a_test_that_fails_within_a_round_spares_the_side_that_waits(run_pair: R
 
 
 def test_a_limit_of_no_time_leaves_one_pair(run_pair: RunPair) -> None:
-    assert run_pair({"tests": TWO}, {"tests": TWO}, max_time_s=0.0).pairs == 1
+    assert run_pair({"tests": TWO}, {"tests": TWO}, time_limit_s=0.0).pairs == 1
 
 
 def test_a_test_that_head_no_longer_times_is_told(run_pair: RunPair) -> None:
@@ -197,7 +197,7 @@ def test_a_worker_that_goes_on_talking_does_not_hang(run_pair: RunPair) -> None:
         "skips": dict.fromkeys(names, "none"),
         "skips_after_s": 0.3,
     }
-    result = run_pair(told, told, timeout_s=2.0, max_time_s=0.0)
+    result = run_pair(told, told, timeout_s=2.0, time_limit_s=0.0)
     assert (result.failure, result.pairs) == ("", 1)
 
 

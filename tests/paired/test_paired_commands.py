@@ -37,7 +37,7 @@ def test_a_version_against_itself_gives_the_resolution(tmp_path: Path, capsys: p
 
 
 def test_a_time_limit_that_leaves_too_few_pairs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pair", "HEAD", "--rounds", "1", "--max-time", "0.001"]) == ExitStatus.INCONCLUSIVE
+    assert main(["pair", "HEAD", "--rounds", "1", "--time", "0.001s"]) == ExitStatus.INCONCLUSIVE
     assert "Time was up after 1 pair; verdicts need at least 3." in capsys.readouterr().out
 
 

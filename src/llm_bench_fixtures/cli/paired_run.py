@@ -14,7 +14,7 @@ from typing import NoReturn
 from llm_bench_fixtures.cli.arguments import checked, working_folder
 from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
-from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
+from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds, parse_time_limit
 from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, PairPlan
 from llm_bench_fixtures.paired.display import Display
@@ -26,6 +26,7 @@ from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
 from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
+from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.results.formatting import count
 
 PAIRS = 8
@@ -52,12 +53,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         f"{pace.rounds}; fewer if they would take more than {pace.time_s:g} s, or than the time that all tests have",
     )
     parser.add_argument(
-        "--max-time",
-        type=checked(parse_seconds),
-        metavar="SECONDS",
-        help="no pair begins that isn't expected to end within this time, which includes starting the processes. "
-        f"Default: {PairPlan.max_time_per_test_s:g} for each test that both sides have, but at most "
-        f"{PairPlan.suite_time_s:g}, or what {SUITE_PAIRS} pairs take",
+        "--time",
+        type=checked(parse_time_limit),
+        metavar="TIME",
+        help="no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
+        f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most {about(PairPlan.suite_time_s)}, "
+        f"or what {SUITE_PAIRS} pairs take",
     )
     parser.add_argument(
         "--at-once",
@@ -111,7 +112,7 @@ def make_plan(
         threshold=threshold,
         pairs=given.pairs,
         pace=TrialPace(rounds=given.rounds),
-        max_time_s=given.max_time,
+        time_limit_s=given.time,
         grows=grows,
         allowed=allowed,
     )

@@ -48,11 +48,11 @@ class PairPlan:
     """Number of pairs before the first analysis."""
     pace: TrialPace
     """Slowest pace, used where there are few tests."""
-    max_time_per_test_s: float = 60.0
-    """Seconds for each test that both sides have, unless `max_time_s` is given."""
+    test_time_s: float = 60.0
+    """Seconds for each test that both sides have, unless `time_limit_s` is given."""
     suite_time_s: float = 900.0
-    """The most for all tests together, unless SUITE_PAIRS pairs take longer or `max_time_s` is given."""
-    max_time_s: float | None = None
+    """The most for all tests together, unless SUITE_PAIRS pairs take longer or `time_limit_s` is given."""
+    time_limit_s: float | None = None
     """No pair begins that isn't expected to end within this time."""
     grows: bool = True
     """Whether more pairs follow the first analysis while something is inconclusive."""
@@ -61,9 +61,9 @@ class PairPlan:
 
     def time_s(self, tests: int) -> float:
         """Seconds for the whole run, before it is known what a pair takes."""
-        if self.max_time_s is not None:
-            return self.max_time_s
-        return min(self.max_time_per_test_s * tests, self.suite_time_s)
+        if self.time_limit_s is not None:
+            return self.time_limit_s
+        return min(self.test_time_s * tests, self.suite_time_s)
 
     def pace_of(self, tests: int, all_tests: int) -> TrialPace:
         """The pace of a pair with so many tests, of `all_tests` that the run has."""
@@ -146,13 +146,13 @@ class PairedRun:
             return False  # the analysis that is due may settle what the pair would measure
         if not self._sequential.pairs:  # the first pair goes alone until it is known what a lane takes
             first = self._trials[0]
-            has_begun = bool(first.endings) and first.is_on_cpu and self._elapsed_s < self._max_time_s / 2
+            has_begun = bool(first.endings) and first.is_on_cpu and self._elapsed_s < self._time_s / 2
             return not running or (has_begun and has_room(self._roster))
         if not self._sequential.open_tests or (not self.plan.grows and self._sequential.pairs >= self.plan.pairs):
             return False
         if running and not (self._trials[0].is_on_cpu and has_room(self._roster)):
             return False
-        return self._elapsed_s + self._expected_s <= self._max_time_s
+        return self._elapsed_s + self._expected_s <= self._time_s
 
     @property
     def _elapsed_s(self) -> float:
@@ -171,13 +171,13 @@ class PairedRun:
         return MARGIN * last.total_s * min(max(share, LEAST_SHARE), 1.0)
 
     @property
-    def _max_time_s(self) -> float:
+    def _time_s(self) -> float:
         tests = sum(test not in self._absent for test in self._tests)
         given_s = self.plan.time_s(tests)
-        if self.plan.max_time_s is not None or not self._ended:
+        if self.plan.time_limit_s is not None or not self._ended:
             return given_s
         turns = math.ceil(min(self.plan.pairs, SUITE_PAIRS) / max(self._at_once, 1))
-        return min(self.plan.max_time_per_test_s * tests, max(given_s, turns * self._pair_s))
+        return min(self.plan.test_time_s * tests, max(given_s, turns * self._pair_s))
 
     def _run_pair(self, command: Command, trial: Trial) -> None:
         """Run a pair, in a thread of its own."""
@@ -259,7 +259,7 @@ class PairedRun:
             return ""
         missing = self._sequential.next_analysis - self._sequential.pairs
         to_analysis_s = missing * self._pair_s / max(self._at_once, 1)
-        left_s = max(min(to_analysis_s, self._max_time_s - self._elapsed_s), 0.0)
+        left_s = max(min(to_analysis_s, self._time_s - self._elapsed_s), 0.0)
         return f"; verdicts in about {about(left_s)}"
 
     def _result(self) -> PairedResult:

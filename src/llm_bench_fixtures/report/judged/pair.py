@@ -185,7 +185,7 @@ def why_it_ended(result: PairedResult) -> Iterator[str]:
         yield f"Interrupted: the verdicts are those of the {count(result.pairs, 'complete pair')}."
     elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
         pairs = count(result.pairs, "pair")
-        yield f"Time was up after {pairs}; verdicts need at least {LEAST_PAIRS}. Give more --max-time."
+        yield f"Time was up after {pairs}; verdicts need at least {LEAST_PAIRS}. Give more --time."
 
 
 def conclusion(result: PairedResult) -> str:
@@ -202,7 +202,7 @@ def _warnings(result: PairedResult) -> Iterator[str]:
         metric, share = max(coarse.items(), key=lambda item: item[1])
         yield (
             f"{_too_fine(result.threshold, result.first_analysis)} here in 95 % of cases: {format_share(share)} for "
-            f"{METRIC_BY_NAME[metric].column}. More pairs (--pairs, --max-time) or a quieter machine resolve more."
+            f"{METRIC_BY_NAME[metric].column}. More pairs (--pairs, --time) or a quieter machine resolve more."
         )
 
 
