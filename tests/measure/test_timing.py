@@ -13,7 +13,15 @@ from small_models import skip_without_onnx
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure import timing
-from llm_bench_fixtures.measure.timing import BatchTimes, Pauses, Round, batches_of, run_round, without_cold_steps
+from llm_bench_fixtures.measure.timing import (
+    BatchTimes,
+    Pauses,
+    Round,
+    batches_of,
+    run_round,
+    without_cold_steps,
+    without_holds,
+)
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -344,3 +352,28 @@ def test_energy_is_that_of_the_rounds_own_slices(
     assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j == 0.0
     used.read = lambda: None
     assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j is None
+
+
+def test_what_a_process_is_held_for_is_no_time_of_its_round() -> None:
+    """Two batches of 4 and 2 s from 100 s on. Held for 1 s within the first one's second step, for 0.5 s between its
+    last token and its end, and for 2 s within the second one's prefill; what lies outside counts for nothing."""
+    first = BatchTimes((1.0, 3.0), 4.0)
+    second = BatchTimes((1.5 + 2.0,), 4.0, began_s=4.0)
+    done = Round(8.0, (first, second), (), began_s=100.0)
+    holds = [(98.0, 99.0), (101.5, 102.5), (103.25, 103.75), (104.5, 106.5), (108.0, 109.0)]
+    own = without_holds(done, holds)
+    assert own.latency_s == pytest.approx(4.5)
+    assert own.batches[0].tokens_s == pytest.approx((1.0, 2.0))
+    assert own.batches[0].end_s == pytest.approx(2.5)
+    assert own.batches[1].began_s == pytest.approx(2.5)
+    assert own.batches[1].tokens_s == pytest.approx((1.5,))
+    assert own.batches[1].end_s == pytest.approx(2.0)
+    assert own.pauses == 3
+
+
+def test_a_round_knows_when_it_and_its_batches_began(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
+    before_s = time.perf_counter()
+    done = run_round(tiny_fp32, Workload(prompts.varied(4), new_tokens=3, batch_size=2))
+    assert before_s <= done.began_s <= time.perf_counter() - done.latency_s
+    first, second = done.batches
+    assert first.end_s <= second.began_s <= done.latency_s - second.end_s

@@ -6,6 +6,7 @@ import importlib
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from llm_bench_fixtures.errors import (
     named,
 )
 from llm_bench_fixtures.processes import worker
-from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, GoOn, Raised, answer_calls
+from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, NEVER, Caller, GoOn, Holds, Raised, answer_calls
 from llm_bench_fixtures.processes.channels import Pickled, PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
@@ -330,14 +331,14 @@ def suspends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("suspends")
 def test_a_call_in_turns_waits_in_each_pause_and_is_suspended(holding: Scene) -> None:
-    assert list(holding.caller.in_turns(grow, 2)) == [None, None, 6]
+    assert list(holding.caller.in_turns(NEVER, grow, 2)) == [None, None, 6]
     assert holding.thread.signals == [signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP]
     assert holding.caller.call(see) == [1, 2, 3, 0, 1, -1]
 
 
 @pytest.mark.usefixtures("suspends")
 def test_what_a_call_in_turns_raises_comes_where_its_result_would(holding: Scene) -> None:
-    turns = holding.caller.in_turns(grow, 1, fails=True)
+    turns = holding.caller.in_turns(NEVER, grow, 1, fails=True)
     assert next(turns) is None
     with pytest.raises(WorkerFailed, match="in the end"):
         next(turns)
@@ -345,15 +346,15 @@ def test_what_a_call_in_turns_raises_comes_where_its_result_would(holding: Scene
 
 
 def test_a_call_that_is_left_in_a_pause_is_over_before_the_next(holding: Scene) -> None:
-    left = holding.caller.in_turns(grow, 3)
+    left = holding.caller.in_turns(NEVER, grow, 3)
     assert next(left) is None
     assert holding.caller.call(see) == [1, 2, 3, 0, 1, 2, -1]
     assert list(left) == []
-    assert list(holding.caller.in_turns(grow, 0)) == [8]
+    assert list(holding.caller.in_turns(NEVER, grow, 0)) == [8]
 
 
 def test_a_process_that_dies_in_a_pause_is_a_death_of_that_turn(holding: Scene) -> None:
-    turns = holding.caller.in_turns(grow, 3)
+    turns = holding.caller.in_turns(NEVER, grow, 3)
     assert next(turns) is None
     holding.caller.kill()
     with pytest.raises(WorkerDied, match="killed when the run was interrupted"):
@@ -362,13 +363,47 @@ def test_a_process_that_dies_in_a_pause_is_a_death_of_that_turn(holding: Scene) 
 
 def test_a_pause_is_ended_by_nothing_else_than_being_told_to_go_on(holding: Scene) -> None:
     """Bug: another call was taken for it and never answered."""
-    turns = holding.caller.in_turns(grow, 3)
+    turns = holding.caller.in_turns(NEVER, grow, 3)
     assert next(turns) is None
     holding.caller._is_paused = False
     with pytest.raises(MalformedMessage):
         holding.caller.call(see)
     assert holding.caller.call(see) == [1, 2, 3, 0]
     assert list(turns) == []
+
+
+def take(numbers: list[int], pause: Callable[[], None], seconds: float) -> int:
+    time.sleep(seconds)
+    return len(numbers)
+
+
+@pytest.mark.usefixtures("suspends")
+def test_a_call_is_held_wherever_it_is_and_the_times_are_known(holding: Scene) -> None:
+    holds = Holds(0.1)
+    turns = holding.caller.in_turns(holds, take, 0.25)
+    began_s = time.perf_counter()
+    assert next(turns) is None
+    assert time.perf_counter() - began_s >= 0.1
+    *pauses, result = turns
+    assert (set(pauses), result) == ({None}, 3)
+    assert len(holds.intervals) == len(pauses) + 1
+    assert all(began_s < from_s <= to_s for from_s, to_s in holds.intervals)
+    assert holding.thread.signals == [signal.SIGSTOP, signal.SIGCONT] * len(holds.intervals) + [signal.SIGSTOP]
+
+
+def test_a_call_that_is_left_while_it_is_held_is_over_before_the_next(holding: Scene) -> None:
+    left = holding.caller.in_turns(Holds(0.05), take, 0.2)
+    assert next(left) is None
+    assert holding.caller.call(see) == [1, 2, 3]
+    assert list(left) == []
+
+
+def test_a_process_that_dies_while_it_is_held_is_a_death_of_that_turn(holding: Scene) -> None:
+    turns = holding.caller.in_turns(Holds(0.05), take, 0.2)
+    assert next(turns) is None
+    holding.caller.kill()
+    with pytest.raises(WorkerDied, match="killed when the run was interrupted"):
+        next(turns)
 
 
 def test_nothing_goes_on_that_has_not_paused(holding: Scene) -> None:

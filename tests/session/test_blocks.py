@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,11 +19,14 @@ from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.processes.calls import Holds
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
     ENOUGH_ROUNDS,
+    HELD_SLICE_S,
+    HELD_STEP_S,
     SLICE_S,
     WARM_STEPS,
     Step,
@@ -108,6 +111,8 @@ class FakeModel:
     slice_tokens: list[int] = field(default_factory=list)
     warms: list[bool] = field(default_factory=list)
     in_a_row: list[int] = field(default_factory=list)
+    held: list[bool] = field(default_factory=list)
+    """Whether its turns might be cut wherever it was."""
 
     @property
     def facts(self) -> SimpleNamespace:
@@ -132,7 +137,7 @@ class FakeModel:
         self.table.log.append(f"observe {self.name}")
         return f"observation of {self.name}"
 
-    def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[Round | None]:
+    def in_turns(self, holds: Holds, function: object, workload: Workload, **how: Any) -> Iterator[Any]:
         assert function is take_turns
         assert workload is self.table.workload
         is_failing = self.rounds == self.fails_at
@@ -148,6 +153,9 @@ class FakeModel:
             self.table.disturbed.append(self.name)
         seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
         tokens = how["slice_tokens"]
+        self.held.append(how["is_held"])
+        if how["is_held"]:
+            tokens, self.slices = 1, math.ceil(seconds / holds.every_s)
         slices = (self.slices or turns_of(workload.new_tokens_by_batch, how["rounds"], tokens)) if tokens else 1
         for number in range(slices):
             if is_failing and number == self.fails_in:
@@ -625,12 +633,50 @@ def test_what_other_cases_lead_to_expect_makes_an_interval_narrow_sooner(table: 
 LARGE = replace(FAST, is_large=True)
 
 
+@pytest.mark.parametrize(
+    ("pace", "steps_s", "held"),
+    [
+        pytest.param(FAST, (HELD_STEP_S, 2 * HELD_STEP_S), True, id="long steps"),
+        pytest.param(FAST, (HELD_STEP_S / 2, 2 * HELD_STEP_S), False, id="short steps of one"),
+        pytest.param(LARGE, (0.0, 0.0), True, id="a large model"),
+        pytest.param(replace(LARGE, may_hold=False), (0.0, 0.0), False, id="energy is counted"),
+        pytest.param(replace(LARGE, probes=True), (0.0, 0.0), False, id="a probe before each round"),
+    ],
+)
+def test_long_steps_are_held_in_the_middle(pace: Pace, steps_s: tuple[float, float], held: bool, table: Table) -> None:
+    """In the warm-up nobody else has a turn; what steps take is known from the second block on."""
+    for name, step_s in zip(("fp32", "bf16"), steps_s, strict=True):
+        table.add(name, 2.0, step_s=step_s)
+    table.run(replace(pace, rounds=3))
+    for name in table.entries:
+        assert table.model(name).held[-2:] == [held, held]
+
+
+def test_slices_by_the_clock_are_spread_by_how_long_rounds_take(table: Table) -> None:
+    """40 and 20 slices, of which those of the shorter round lie two apart, in the first block by what is expected, and
+    later on by what was seen."""
+    for name, round_s in (("fp32", 40 * HELD_SLICE_S), ("bf16", 20 * HELD_SLICE_S)):
+        table.add(name, round_s)
+        table.entries[name].expected_s = round_s
+    table.run(replace(LARGE, rounds=2))
+    for start in (0, 60):
+        places = [place for place, name in enumerate(table.slices[start : start + 60]) if name == "bf16"]
+        assert len(places) == 20
+        assert {later - earlier for earlier, later in pairwise(places)} == {3}
+
+
+def test_one_alone_is_not_held(table: Table) -> None:
+    table.add("bf16", 3.0)
+    table.run(LARGE)
+    assert not any(table.model("bf16").held)
+
+
 def test_no_round_of_a_large_model_is_spent_to_warm_up_and_the_first_timed_one_is_observed(table: Table) -> None:
     table.add("fp32", 3.0, asked=False)
     table.add("bf16", 3.0)
     outcome = table.run(LARGE)
     assert table.log[:2] == ["bind fp32 briefly", "begin bf16"]
-    assert table.log[table.log.index("bf16") + 1] == "end bf16"
+    assert table.log[2:5].count("end bf16") == 1
     assert table.log.count("end bf16") == 1
     assert counts(table) == {"fp32": 3, "bf16": 3}
     assert len(table.turns) == 6

@@ -15,6 +15,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, NotReached, WorkerDied
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models import needs
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Part, Phase, Progress
@@ -68,7 +69,7 @@ class Fake:
             raise WorkerDied(f"{self.id} died")
         return "observation"
 
-    def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[tuple[Round, ...]]:
+    def in_turns(self, holds: object, function: object, workload: Workload, **how: Any) -> Iterator[tuple[Round, ...]]:
         assert function is take_turns
         if self.dies:
             raise WorkerDied(f"{self.id} died")
@@ -129,9 +130,15 @@ def make(
 ) -> Bench:
     settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
-    source, forecast = SimpleNamespace(weights=weights), Forecast()
+    source, device = SimpleNamespace(weights=weights), Device(DeviceKind.CPU, "cpu", "a CPU")
     setup = SimpleNamespace(
-        settings=settings, progress=progress, busy_cores=busy_cores, forecast=forecast, source=source, own=own
+        settings=settings,
+        progress=progress,
+        busy_cores=busy_cores,
+        forecast=Forecast(),
+        source=source,
+        device=device,
+        own=own,
     )
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
@@ -407,9 +414,9 @@ class Timed(Fake):
     clock: list[float] = field(default_factory=list)
     """The seconds that have passed."""
 
-    def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[tuple[Round, ...]]:
+    def in_turns(self, holds: object, function: object, workload: Workload, **how: Any) -> Iterator[tuple[Round, ...]]:
         self.clock.append(1.0)
-        return super().in_turns(function, workload, **how)
+        return super().in_turns(holds, function, workload, **how)
 
 
 def timed(limit_s: float, *names: str) -> tuple[Bench, list[float]]:

@@ -57,8 +57,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_time_limit),
         metavar="TIME",
         help="no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
-        f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most {about(PairPlan.suite_time_s)}, "
-        f"or what {SUITE_PAIRS} pairs take",
+        f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most "
+        f"{about(PairPlan.suite_time_s)}, or what {SUITE_PAIRS} pairs take",
     )
     parser.add_argument(
         "--at-once",

@@ -104,6 +104,9 @@ class BatchTimes:
     paused_after: tuple[int, ...] = ()
     """The numbers of the tokens, from 0, after which the round paused: the step that follows began with cold caches."""
 
+    began_s: float = 0.0
+    """Seconds from the round's start."""
+
 
 @dataclass(frozen=True)
 class Round:
@@ -126,10 +129,16 @@ class Round:
     waited_s: float | None = None
     """Seconds that its threads waited for a core, summed. None: the system doesn't report it."""
 
+    began_s: float = 0.0
+    """The clock at the first batch's start."""
+
+    holds: int = 0
+    """How often it was held in the middle of what it did."""
+
     @property
     def pauses(self) -> int:
-        """How often it paused."""
-        return sum(len(batch.paused_after) for batch in self.batches)
+        """How often it paused, or was held."""
+        return self.holds + sum(len(batch.paused_after) for batch in self.batches)
 
     @property
     def decode_steps_s(self) -> tuple[float, ...]:
@@ -208,12 +217,14 @@ def run_round(
         )
         model.device.synchronize()
         ended = clock()
-        times.append(BatchTimes(ticks.tokens_s(), ended - batch_started, tuple(tick.paused_after) if tick else ()))
+        paused_after = tuple(tick.paused_after) if tick else ()
+        times.append(BatchTimes(ticks.tokens_s(), ended - batch_started, paused_after, batch_started - started))
         outputs.append(output)
     energy_j = joules() - before_j
     texts = workload.answers(continuations(outputs, batches, new_tokens))
     check_times(times, new_tokens)
-    return Round(ended - started, tuple(times), texts, None if math.isnan(energy_j) else energy_j)
+    joules_or_none = None if math.isnan(energy_j) else energy_j
+    return Round(ended - started, tuple(times), texts, joules_or_none, began_s=started)
 
 
 @dataclass
@@ -249,6 +260,23 @@ def _joules(device: Device) -> Callable[[], float]:
         return math.nan if read_j is None else read_j
 
     return read
+
+
+def without_holds(done: Round, holds: Sequence[tuple[float, float]]) -> Round:
+    """The round without the times in which its process was held. holds: from when to when, ascending, on its clock."""
+
+    def own(at_s: float) -> float:
+        """Seconds from the round's start, without those held."""
+        held_s = sum(max(min(to_s, done.began_s + at_s) - max(from_s, done.began_s), 0.0) for from_s, to_s in holds)
+        return at_s - held_s
+
+    def of_batch(batch: BatchTimes) -> BatchTimes:
+        began_s = own(batch.began_s)
+        tokens_s = tuple(own(batch.began_s + at_s) - began_s for at_s in batch.tokens_s)
+        return replace(batch, tokens_s=tokens_s, end_s=own(batch.began_s + batch.end_s) - began_s, began_s=began_s)
+
+    within = [from_s for from_s, _ in holds if done.began_s <= from_s < done.began_s + done.latency_s]
+    return replace(done, latency_s=own(done.latency_s), batches=tuple(map(of_batch, done.batches)), holds=len(within))
 
 
 def without_cold_steps(done: Round) -> Round:

@@ -35,6 +35,7 @@ def take_turns(
     draw: int | None = None,
     warms: bool = False,
     probes: bool = False,
+    is_held: bool = False,
 ) -> tuple[Round, ...]:
     """Run rounds, with the threads bound as `settle_binding` has found.
 
@@ -42,7 +43,8 @@ def take_turns(
     pause would take without it (`without_cold_steps`); 0: run whole rounds, and return once no other thread of this
     process runs any more. draw: the number of the way in which the threads are bound; None: they are free. warms:
     generate some tokens beforehand, untimed: the others' turns have emptied the caches, and this process' threads
-    sleep. probes: time the fixed probe before each round, which empties the caches anyway.
+    sleep. probes: time the fixed probe before each round, which empties the caches anyway. is_held: others have turns
+    in the middle of what this process does, too.
     """
     pauses = Pauses(pause, slice_tokens) if slice_tokens else None
     does_pause = 0 < 2 * slice_tokens <= sum(workload.new_tokens_by_batch)
@@ -53,12 +55,12 @@ def take_turns(
             generate_some(model, workload, WARMING_TOKENS_WITH_PAUSES if does_pause else WARMING_TOKENS)
         for _ in range(rounds):
             probe_s = run_probe(model) if probes else None
-            one = _watched_round(model, workload, pauses, binding.threads)
+            one = _watched_round(model, workload, pauses, binding.threads, shares=is_held or pauses is not None)
             if pauses:
                 one = without_cold_steps(one)
                 pauses.release()
             done.append(replace(one, probe_s=probe_s))
-        if not pauses:
+        if not pauses and not is_held:
             fall_asleep()
     return tuple(done)
 
@@ -77,13 +79,16 @@ def turns_of(new_tokens: Sequence[int], rounds: int, slice_tokens: int) -> int:
     return len(paused) + 1
 
 
-def _watched_round(model: Model, workload: Workload, pauses: Pauses | None, threads: Collection[int]) -> Round:
+def _watched_round(
+    model: Model, workload: Workload, pauses: Pauses | None, threads: Collection[int], *, shares: bool
+) -> Round:
     """A round, with how long its threads waited for a core, and what a hypervisor took.
 
-    One with pauses: how long the threads that compute waited. What a hypervisor takes falls on the others' slices, too.
+    One that shares its time with others: how long the threads that compute waited. What a hypervisor takes falls on the
+    others' slices, too.
     """
-    read = waited_s if pauses is None else partial(threads_waited_s, threads)
-    is_seen = pauses is not None or not model.facts.is_remote  # a server's threads can't be seen
+    read = partial(threads_waited_s, threads) if shares else waited_s
+    is_seen = shares or not model.facts.is_remote  # a server's threads can't be seen
     if not is_seen or read() is None:
         return run_round(model, workload, pauses=pauses)
 

@@ -15,11 +15,12 @@ GoOn         ->
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
 
 from llm_bench_fixtures.errors import (
@@ -37,6 +38,21 @@ from llm_bench_fixtures.progress import TICK_S, Phase, Progress
 from llm_bench_fixtures.text import without_middle
 
 LONGEST_TRACEBACK = 200_000  # characters
+
+
+@dataclass
+class Holds:
+    """The times at which a call is suspended in the middle of what it does, so that others have their turn."""
+
+    every_s: float
+    """Seconds of its own after which it is."""
+
+    intervals: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when it was, on time.perf_counter, which all processes of a machine share where they can be
+    suspended."""
+
+
+NEVER = Holds(math.inf)
 
 
 @dataclass(frozen=True)
@@ -136,40 +152,63 @@ class Caller:
         self.was_cut_short = False
         """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
         self._is_paused = False
+        self._is_held = False
         self._calls = 0
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
         return self._returned(self._ask(Call(function, args, kwargs)))
 
-    def in_turns(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def in_turns(self, holds: Holds, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
         """As `call`, of a function that takes `pause` after the thing: gives None at each pause, and last the result.
 
-        The process is suspended where it pauses, and after the result until it is called again. A call whose pauses are
-        left unfinished goes on to its end before the next one.
+        The process is suspended where it pauses, after each `holds.every_s` wherever it is, and after the result until
+        it is called again. A call that is left unfinished goes on to its end before the next one.
         """
-        answer = self._ask(Call(function, args, kwargs, pauses=True))
+        self._begin(Call(function, args, kwargs, pauses=True))
         number = self._calls
-        while isinstance(answer, Paused):
+        while True:
+            answer = self._next(holds)
             self._process.suspend()
+            held_s = time.perf_counter()
+            if not (answer is None or isinstance(answer, Paused)):
+                break
             yield None
             if number != self._calls:  # another call has ended this one
                 return
-            answer = self._sent(Pickled.of(GoOn()))
-        self._process.suspend()
+            if answer is None:
+                holds.intervals.append((held_s, time.perf_counter()))
+            self._go_on()
         yield self._returned(answer)
 
     def _ask(self, call: Call) -> Any:
-        """The answer to the call, once a call that was left in a pause is over."""
-        pickled = Pickled.of(call)
-        if self._is_paused:
-            self._sent(Pickled.of(GoOn(to_end=True)))
-        self._calls += 1
-        return self._sent(pickled)
+        """The answer to the call, once a call that was left unfinished is over."""
+        self._begin(call)
+        return self._next()
 
-    def _sent(self, question: Pickled) -> Any:
+    def _begin(self, call: Call) -> None:
+        pickled = Pickled.of(call)
+        if self._is_paused or self._is_held:
+            self._go_on(to_end=True)
+            self._next()
+        self._calls += 1
         with self._ending_where_cut_short():
-            self._process.send(question)
+            self._process.send(pickled)
+
+    def _go_on(self, *, to_end: bool = False) -> None:
+        with self._ending_where_cut_short():
+            if self._is_paused:
+                self._process.send(Pickled.of(GoOn(to_end)))
+            else:
+                self._process.wake()
+
+    def _next(self, holds: Holds = NEVER) -> Any:
+        """The answer to what was sent, or a pause; None where there is none by the time that it is to be held."""
+        with self._ending_where_cut_short():
+            self._is_paused = False
+            self._is_held = not self._process.is_ready_within(holds.every_s)
+            if self._is_held:
+                return None
             answer = self._answer()
             self._is_paused = isinstance(answer, Paused)
         return answer

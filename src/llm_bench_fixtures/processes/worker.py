@@ -57,7 +57,7 @@ class WorkerProcess(Generic[S, R]):
     def send(self, message: S) -> None:
         """Send to the process; a suspended one then goes on. Raises WorkerDied."""
         with self._alive():
-            self._wake()
+            self.wake()
             self._channel.send(message)
 
     def suspend(self) -> None:
@@ -67,10 +67,21 @@ class WorkerProcess(Generic[S, R]):
             self._is_suspended = True
             self._process.signal(signal.SIGSTOP)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have it go on where it was suspended."""
         if self._is_suspended:
             self._process.signal(signal.SIGCONT)
             self._is_suspended = False
+
+    def is_ready_within(self, seconds: float) -> bool:
+        """Whether there is something to receive by then; at once for infinitely many, as `receive` waits."""
+        if seconds == math.inf:
+            return True
+        try:
+            self._channel.wait(time.monotonic() + seconds)
+        except NoAnswer:
+            return False
+        return True
 
     def receive(self, until: float | None = None, cut_at: float = math.inf) -> R:
         """The next message. Raises WorkerDied, NoAnswer when it is `until` on time.monotonic, and what reading it
@@ -112,7 +123,7 @@ class WorkerProcess(Generic[S, R]):
 
     def close(self) -> None:
         """End it: it may end by itself, for FAREWELL_S."""
-        self._wake()
+        self.wake()
         self._channel.close()
         if self._process.wait(FAREWELL_S) is None:
             self._process.kill()

@@ -17,9 +17,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
-from llm_bench_fixtures.measure.timing import COLD_S
+from llm_bench_fixtures.measure.timing import COLD_S, without_holds
 from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
+from llm_bench_fixtures.processes.calls import Holds
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
@@ -42,6 +43,9 @@ OBSERVED_LONGER = 2.0  # times as long as another: a round whose memory is watch
 SLICE_S = 0.02
 WARM_STEPS = 2
 LONG_STEP_S = 0.15
+# A longer step is held in the middle: a machine slows down for seconds, in which every variant should have a slice.
+HELD_STEP_S = 0.02
+HELD_SLICE_S = 0.05
 LEAST_SHIFT = 0.25  # share of a slice by which a variant's are shifted within the block; at most 1 less this
 # Minimum evidence: an early interval may be narrow by luck. So many blocks of so many seconds, or of any so many
 # rounds.
@@ -185,15 +189,16 @@ class _Blocks:
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
         is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
-        slice_tokens = {name: self._slice_tokens(self.entries[name]) for name in names}
+        is_held = self._holds
+        slice_tokens = {name: 0 if is_held else self._slice_tokens(self.entries[name]) for name in names}
         going = {
-            name: self._turns(self.entries[name], tokens, is_bound=self._binds(self.entries[name]))
+            name: self._turns(self.entries[name], tokens, is_bound=self._binds(self.entries[name]), is_held=is_held)
             for name, tokens in slice_tokens.items()
         }
-        slices = {name: self._slices(self.entries[name], tokens) for name, tokens in slice_tokens.items()}
+        slices = {name: self._slices(self.entries[name], slice_tokens[name], is_held=is_held) for name in names}
         drawn = self.coin.sample(names, len(names))
         shifts = {name: LEAST_SHIFT + (1 - 2 * LEAST_SHIFT) * place / len(drawn) for place, name in enumerate(drawn)}
-        taken = dict.fromkeys(names, 0)
+        taken = dict.fromkeys(names, 0.0)
         while going:
             name = min(going, key=lambda one: (taken[one] + shifts[one]) / slices[one])
             self.share_done = sum(map(min, taken.values(), slices.values())) / sum(slices.values())
@@ -390,12 +395,16 @@ class _Blocks:
             return 1
         return max(number for number in range(1, MOST_IN_A_ROW + 1) if self._fewest % number == 0)
 
-    def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[tuple[Round, ...] | None]:
+    def _turns(
+        self, entry: Entry, slice_tokens: int, *, is_bound: bool, is_held: bool = False
+    ) -> Iterator[tuple[Round, ...] | None]:
         """The turns of a block: None after each but the last. Long rounds are warmed up in the first one alone: other
         variants were observed since their own warm-up."""
         are_others, is_first = len(self.entries) > 1, self.began_s is not None and not self.blocks
         warms = _is_short(entry) or (is_first and self._binds(entry) and not self.pace.is_large)
+        holds = Holds(HELD_SLICE_S if is_held else math.inf)
         for done in entry.model.in_turns(
+            holds,
             take_turns,
             entry.workload,
             rounds=self.in_a_row,
@@ -403,8 +412,10 @@ class _Blocks:
             draw=self.first_draw + self.blocks if is_bound else None,
             warms=are_others and warms and not self.pace.probes,
             probes=self.pace.probes,
+            is_held=is_held,
         ):
             if done is not None:
+                done = tuple(without_holds(one, holds.intervals) for one in done)
                 entry.last_s = done[-1].latency_s
                 entry.step_s = fmean(done[-1].decode_steps_s or (done[-1].latency_s,))
             yield done
@@ -420,6 +431,14 @@ class _Blocks:
         can_pause = all(each.model.can_pause for each in self.entries.values())
         return len(self.entries) == 1 or self.pace.probes or not can_pause
 
+    @property
+    def _holds(self) -> bool:
+        """Whether processes are held in the middle of steps, as those of all variants are longer than slices."""
+        if self._is_whole or not self.pace.may_hold:
+            return False
+        alive = [entry for entry in self.entries.values() if not entry.failure]
+        return self.pace.is_large or all(entry.step_s >= HELD_STEP_S for entry in alive)
+
     def _slice_tokens(self, entry: Entry) -> int:
         """Tokens of a turn; 0: the whole round."""
         if self._is_whole:
@@ -430,8 +449,10 @@ class _Blocks:
             return 1
         return max(round(SLICE_S / entry.step_s), math.ceil(COLD_S / entry.step_s) + WARM_STEPS)
 
-    def _slices(self, entry: Entry, slice_tokens: int) -> int:
+    def _slices(self, entry: Entry, slice_tokens: int, *, is_held: bool) -> float:
         """Slices of its rounds in a block."""
+        if is_held:
+            return max(self.in_a_row * (entry.last_s or entry.expected_s or 1.0) / HELD_SLICE_S, 1.0)
         return turns_of(entry.workload.new_tokens_by_batch, self.in_a_row, slice_tokens)
 
     def complete(self) -> dict[str, Measured]:

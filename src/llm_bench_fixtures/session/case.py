@@ -36,6 +36,8 @@ class Pace:
     probes: bool = False
     is_large: bool = False
     """Whether the model is so large that no round is spent to warm up or to observe."""
+    may_hold: bool = True
+    """Whether a process may be held in the middle of a step: not where energy is counted, as others use some then."""
     cores: int = 1
     """Cores that a round occupies. 0 disables waiting: oversubscribed threads always look busy."""
     expected_variance: VarianceEstimate = NO_PRIOR
@@ -56,6 +58,8 @@ class Entry:
     """Whether a test wants its figures; the reference runs in any case."""
     cores: int | None = None
     """Cores that a round occupies; None: the pace's."""
+    expected_s: float = 0.0
+    """How long its rounds are expected to take, next to those of others; 0: not known."""
     observation: Observation | None = None
     rounds: dict[int, Round] = field(default_factory=dict)
     """Rounds by their numbers; those of a block have the same ones for all variants."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.allocation import Allocation, weight_of
 from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
+from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.models.needs import Round
 from llm_bench_fixtures.progress import Left, Part, Phase, about
@@ -214,6 +215,8 @@ class SideBySide:
         text = case.rpartition("::")[2].removeprefix("test_")
         foreseen = self._setup.forecast.doing(Work.ROUNDS, *entries, name=case)
         part = f"{case} of group {self._loader.place(asking)}"  # several times where large rounds have no room together
+        for name, entry in entries.items():
+            entry.expected_s = self._setup.forecast.least_rounds_s([name], case) / self._rounds
         with progress.part(Part.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:
 
             def step(doing: str, detail: str, left: Left | None) -> None:
@@ -268,13 +271,17 @@ class SideBySide:
                 self._variances.append(measured.variance)
 
     @property
+    def _rounds(self) -> int:
+        return self._setup.settings.rounds or ROUNDS
+
+    @property
     def _is_large(self) -> bool:
         return self._setup.source.weights >= LARGE_WEIGHTS
 
     def _pace(self, benchmarks: int, weight: float) -> Pace:
         settings = self._setup.settings
         return Pace(
-            settings.rounds or ROUNDS,
+            self._rounds,
             settings.warmup_rounds,
             settings.max_noise,
             self.budget.share_s(benchmarks, weight),
@@ -282,6 +289,7 @@ class SideBySide:
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
             self._is_large,
+            not energy_meter(self._setup.device).source,
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
