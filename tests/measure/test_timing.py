@@ -14,13 +14,14 @@ from small_models import skip_without_onnx
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure import timing
 from llm_bench_fixtures.measure.timing import (
+    WAKING_S,
     BatchTimes,
     Pauses,
     Round,
     batches_of,
     run_round,
     without_cold_steps,
-    without_holds,
+    without_preemptions,
 )
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
@@ -333,9 +334,10 @@ def test_where_no_step_is_cold_the_round_is_as_it_was(paused_after: tuple[int, .
 
 def test_a_slice_that_ends_with_its_batch_is_no_longer_than_that() -> None:
     """The step after the pause is 4, the one beside it 2; the next batch, which begins in the same slice, has none."""
-    batches = (BatchTimes((1.0, 5.0, 7.0), 8.0, paused_after=(0,)), BatchTimes((1.0, 3.0, 5.0), 6.0))
+    batches = (BatchTimes((1.0, 5.0, 7.0), 8.0, paused_after=(0,)), BatchTimes((1.0, 3.0, 5.0), 6.0, began_s=8.0))
     warm = without_cold_steps(Round(14.0, batches, ()))
-    assert (warm.batches[0].tokens_s, warm.batches[1], warm.latency_s) == ((1.0, 3.0, 5.0), batches[1], 12.0)
+    assert (warm.batches[0].tokens_s, warm.latency_s) == ((1.0, 3.0, 5.0), 12.0)
+    assert warm.batches[1] == replace(batches[1], began_s=6.0)
 
 
 def test_energy_is_that_of_the_rounds_own_slices(
@@ -354,14 +356,14 @@ def test_energy_is_that_of_the_rounds_own_slices(
     assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j is None
 
 
-def test_what_a_process_is_held_for_is_no_time_of_its_round() -> None:
-    """Two batches of 4 and 2 s from 100 s on. Held for 1 s within the first one's second step, for 0.5 s between its
-    last token and its end, and for 2 s within the second one's prefill; what lies outside counts for nothing."""
+def test_what_a_process_is_suspended_for_is_no_time_of_its_round() -> None:
+    """Two batches of 4 s from 100 s on. It is suspended for 1 s within the first one's second step, for 0.5 s between
+    its last token and its end, and for 2 s within the second one's prefill; what lies outside counts for nothing."""
     first = BatchTimes((1.0, 3.0), 4.0)
-    second = BatchTimes((1.5 + 2.0,), 4.0, began_s=4.0)
-    done = Round(8.0, (first, second), (), began_s=100.0)
-    holds = [(98.0, 99.0), (101.5, 102.5), (103.25, 103.75), (104.5, 106.5), (108.0, 109.0)]
-    own = without_holds(done, holds)
+    second = BatchTimes((3.5,), 4.0, began_s=4.0)
+    done = Round(8.0, (first, second), (), waited_s=0.01, began_s=100.0)
+    suspended = [(98.0, 99.0), (101.5, 102.5), (103.25, 103.75), (104.5, 106.5), (108.25, 109.0)]
+    own = without_preemptions(done, suspended)
     assert own.latency_s == pytest.approx(4.5)
     assert own.batches[0].tokens_s == pytest.approx((1.0, 2.0))
     assert own.batches[0].end_s == pytest.approx(2.5)
@@ -369,6 +371,15 @@ def test_what_a_process_is_held_for_is_no_time_of_its_round() -> None:
     assert own.batches[1].tokens_s == pytest.approx((1.5,))
     assert own.batches[1].end_s == pytest.approx(2.0)
     assert own.pauses == 3
+    assert own.waited_s == pytest.approx(0.01 - 3 * WAKING_S)
+
+
+def test_a_batch_begins_earlier_without_the_cold_steps_of_those_before_it() -> None:
+    """The first batch's step after a pause took 6 ms in place of 4."""
+    first = BatchTimes((0.1, 0.106, 0.110, 0.114, 0.118), 0.12, paused_after=(0,))
+    done = without_cold_steps(Round(0.24, (first, replace(first, paused_after=(), began_s=0.12)), ()))
+    assert done.batches[1].began_s == pytest.approx(0.12 - (first.end_s - done.batches[0].end_s))
+    assert done.batches[1].began_s < 0.12
 
 
 def test_a_round_knows_when_it_and_its_batches_began(tiny_fp32: TransformersModel, prompts: Prompts) -> None:

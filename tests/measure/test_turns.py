@@ -112,6 +112,16 @@ def test_in_slices_what_a_hypervisor_took_is_not_counted(
     assert sliced(tiny_fp32, workload, slice_tokens=1).waited_s == 0.75
 
 
+def test_a_preempted_round_reads_what_slices_read_and_does_not_wait_for_its_threads(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is suspended after its turn anyway."""
+    for name in ("waited_s", "fall_asleep"):
+        monkeypatch.setattr(turns, name, pytest.fail)
+    monkeypatch.setattr(turns, "threads_waited_s", tell(3.0, 3.0, 3.25))
+    assert whole(tiny_fp32, workload, is_preempted=True).waited_s == 0.25
+
+
 def test_in_slices_where_the_system_does_not_tell_nothing_is_known(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import multiprocessing
 import signal
 import threading
@@ -24,7 +25,7 @@ from llm_bench_fixtures.errors import (
     named,
 )
 from llm_bench_fixtures.processes import worker
-from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, NEVER, Caller, GoOn, Holds, Raised, answer_calls
+from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, NEVER, Caller, GoOn, Preemptions, Raised, answer_calls
 from llm_bench_fixtures.processes.channels import Pickled, PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
@@ -372,38 +373,68 @@ def test_a_pause_is_ended_by_nothing_else_than_being_told_to_go_on(holding: Scen
     assert list(turns) == []
 
 
-def take(numbers: list[int], pause: Callable[[], None], seconds: float) -> int:
+def take(numbers: list[int], pause: Callable[[], None], seconds: float, fails: bool = False) -> int:
     time.sleep(seconds)
+    if fails:
+        raise ZeroDivisionError("in the end")
+    pause()
     return len(numbers)
 
 
 @pytest.mark.usefixtures("suspends")
-def test_a_call_is_held_wherever_it_is_and_the_times_are_known(holding: Scene) -> None:
-    holds = Holds(0.1)
-    turns = holding.caller.in_turns(holds, take, 0.25)
+def test_a_call_is_preempted_wherever_it_is_and_the_times_are_known(holding: Scene) -> None:
+    preemptions = Preemptions(0.1)
+    turns = holding.caller.in_turns(preemptions, take, 0.25)
     began_s = time.perf_counter()
     assert next(turns) is None
     assert time.perf_counter() - began_s >= 0.1
     *pauses, result = turns
     assert (set(pauses), result) == ({None}, 3)
-    assert len(holds.intervals) == len(pauses) + 1
-    assert all(began_s < from_s <= to_s for from_s, to_s in holds.intervals)
-    assert holding.thread.signals == [signal.SIGSTOP, signal.SIGCONT] * len(holds.intervals) + [signal.SIGSTOP]
+    intervals = preemptions.intervals
+    assert len(intervals) in (len(pauses), len(pauses) + 1)  # one of which was the pause
+    assert intervals
+    assert all(began_s < from_s <= to_s for from_s, to_s in intervals)
+    assert holding.thread.signals == [signal.SIGSTOP, signal.SIGCONT] * (len(pauses) + 1) + [signal.SIGSTOP]
 
 
-def test_a_call_that_is_left_while_it_is_held_is_over_before_the_next(holding: Scene) -> None:
-    left = holding.caller.in_turns(Holds(0.05), take, 0.2)
+def test_what_a_preempted_call_raises_comes_where_its_result_would(holding: Scene) -> None:
+    turns = holding.caller.in_turns(Preemptions(0.05), take, 0.2, fails=True)
+    assert next(turns) is None
+    with pytest.raises(WorkerFailed, match="in the end"):
+        list(turns)
+    assert holding.caller.call(see) == [1, 2, 3]
+
+
+def test_a_preempted_call_that_is_left_is_over_before_the_next(holding: Scene) -> None:
+    """Also where it pauses later on."""
+    left = holding.caller.in_turns(Preemptions(0.05), take, 0.2)
     assert next(left) is None
     assert holding.caller.call(see) == [1, 2, 3]
     assert list(left) == []
 
 
-def test_a_process_that_dies_while_it_is_held_is_a_death_of_that_turn(holding: Scene) -> None:
-    turns = holding.caller.in_turns(Holds(0.05), take, 0.2)
+def test_an_answer_that_comes_as_a_call_is_preempted_is_the_next(holding: Scene) -> None:
+    turns = holding.caller.in_turns(Preemptions(0.05), grow, 0)
+    holding.caller._process.is_ready_within = lambda seconds: seconds == math.inf  # type: ignore[method-assign]
+    assert next(turns) is None
+    holding.caller._process.is_ready_within = lambda _: True  # type: ignore[method-assign]
+    assert list(turns) == [4]
+
+
+def test_a_process_that_dies_while_it_is_preempted_is_a_death_of_that_turn(holding: Scene) -> None:
+    turns = holding.caller.in_turns(Preemptions(0.05), take, 0.2)
     assert next(turns) is None
     holding.caller.kill()
     with pytest.raises(WorkerDied, match="killed when the run was interrupted"):
         next(turns)
+
+
+def test_a_process_that_is_closed_while_it_is_preempted_is_not_waited_for(holding: Scene) -> None:
+    """Bug: it went on to the end of what it did, for ten seconds."""
+    turns = holding.caller.in_turns(Preemptions(0.05), take, 0.2)
+    assert next(turns) is None
+    holding.caller.close()
+    assert holding.thread.exit_code == -9
 
 
 def test_nothing_goes_on_that_has_not_paused(holding: Scene) -> None:

@@ -19,14 +19,15 @@ from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.models.handle import ModelHandle
-from llm_bench_fixtures.processes.calls import Holds
+from llm_bench_fixtures.processes.calls import Preemptions
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
     ENOUGH_ROUNDS,
-    HELD_SLICE_S,
-    HELD_STEP_S,
+    OBSERVED_LONGER,
+    PREEMPTED_SLICE_S,
+    PREEMPTED_STEP_S,
     SLICE_S,
     WARM_STEPS,
     Step,
@@ -102,6 +103,8 @@ class FakeModel:
     """The number of the slice in which the round of that number fails; before the round, if none."""
     step_s: float = 0.004
     """A decode step of a round in the figures; the round's time needn't fit."""
+    observed_s: float = 0.0
+    """The round in which it is observed."""
     compile_s: float | None = None
     can_be_watched: bool = True
     """While its rounds are timed."""
@@ -111,8 +114,8 @@ class FakeModel:
     slice_tokens: list[int] = field(default_factory=list)
     warms: list[bool] = field(default_factory=list)
     in_a_row: list[int] = field(default_factory=list)
-    held: list[bool] = field(default_factory=list)
-    """Whether its turns might be cut wherever it was."""
+    preempted: list[bool] = field(default_factory=list)
+    """Whether its turns might end wherever it was."""
 
     @property
     def facts(self) -> SimpleNamespace:
@@ -134,10 +137,11 @@ class FakeModel:
             self.table.log.append(f"end {self.name}")
             return f"observation of round {self.rounds} of {self.name}"
         assert function is observe
+        self.table.clock.advance(self.observed_s)
         self.table.log.append(f"observe {self.name}")
         return f"observation of {self.name}"
 
-    def in_turns(self, holds: Holds, function: object, workload: Workload, **how: Any) -> Iterator[Any]:
+    def in_turns(self, preemptions: Preemptions, function: object, workload: Workload, **how: Any) -> Iterator[Any]:
         assert function is take_turns
         assert workload is self.table.workload
         is_failing = self.rounds == self.fails_at
@@ -152,21 +156,27 @@ class FakeModel:
         if self.table.clock() < self.table.spun_until_s:
             self.table.disturbed.append(self.name)
         seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
-        tokens = how["slice_tokens"]
-        self.held.append(how["is_held"])
-        if how["is_held"]:
-            tokens, self.slices = 1, math.ceil(seconds / holds.every_s)
+        tokens, is_preempted = how["slice_tokens"], how["is_preempted"]
+        self.preempted.append(is_preempted)
         slices = (self.slices or turns_of(workload.new_tokens_by_batch, how["rounds"], tokens)) if tokens else 1
+        if is_preempted:
+            slices = math.ceil(seconds / preemptions.every_s)
+        began_s = self.table.clock()
         for number in range(slices):
             if is_failing and number == self.fails_in:
                 raise WorkerDied(f"{self.name} died")
             self.table.slices.append(self.name)
             self.table.clock.advance(seconds / slices)
             if number < slices - 1:
+                since_s = self.table.clock()
                 yield None
+                if is_preempted:
+                    preemptions.intervals.append((since_s, self.table.clock()))
         self.rounds += 1
         self.table.spun_until_s = max(self.table.spun_until_s, self.table.clock() + self.spins_s)
-        done = Round(seconds, (BatchTimes((0.1, 0.1 + self.step_s), seconds),), (), waited_s=seconds / 100)
+        taken_s = self.table.clock() - began_s if is_preempted else seconds
+        times = BatchTimes((0.1, 0.1 + self.step_s), taken_s)
+        done = Round(taken_s, (times,), (), waited_s=seconds / 100, began_s=began_s)
         yield (done,) * how["rounds"]
 
 
@@ -634,41 +644,81 @@ LARGE = replace(FAST, is_large=True)
 
 
 @pytest.mark.parametrize(
-    ("pace", "steps_s", "held"),
+    ("pace", "observed_s", "preempted"),
     [
-        pytest.param(FAST, (HELD_STEP_S, 2 * HELD_STEP_S), True, id="long steps"),
-        pytest.param(FAST, (HELD_STEP_S / 2, 2 * HELD_STEP_S), False, id="short steps of one"),
+        pytest.param(FAST, (PREEMPTED_STEP_S, 2 * PREEMPTED_STEP_S), True, id="long steps"),
+        pytest.param(FAST, (PREEMPTED_STEP_S / 2, 2 * PREEMPTED_STEP_S), False, id="short steps of one"),
         pytest.param(LARGE, (0.0, 0.0), True, id="a large model"),
-        pytest.param(replace(LARGE, may_hold=False), (0.0, 0.0), False, id="energy is counted"),
+        pytest.param(replace(LARGE, may_preempt=False), (0.0, 0.0), False, id="energy is counted"),
         pytest.param(replace(LARGE, probes=True), (0.0, 0.0), False, id="a probe before each round"),
     ],
 )
-def test_long_steps_are_held_in_the_middle(pace: Pace, steps_s: tuple[float, float], held: bool, table: Table) -> None:
-    """In the warm-up nobody else has a turn; what steps take is known from the second block on."""
-    for name, step_s in zip(("fp32", "bf16"), steps_s, strict=True):
-        table.add(name, 2.0, step_s=step_s)
+def test_slices_end_within_long_steps(
+    pace: Pace, observed_s: tuple[float, float], preempted: bool, table: Table
+) -> None:
+    """All blocks are alike, whatever later steps take. observed_s: for each token of the round that warms up."""
+    table.workload = replace(WORKLOAD, new_tokens=20)
+    for name, step_s in zip(("fp32", "bf16"), observed_s, strict=True):
+        table.add(name, 2.0, observed_s=20 * step_s * OBSERVED_LONGER)
     table.run(replace(pace, rounds=3))
     for name in table.entries:
-        assert table.model(name).held[-2:] == [held, held]
+        assert table.model(name).preempted == [preempted] * 3
+
+
+def test_what_others_take_meanwhile_is_not_in_a_round_that_is_preempted(table: Table) -> None:
+    table.add("fp32", 2.0)
+    table.add("bf16", 1.0)
+    outcome = table.run(LARGE)
+    assert outcome["fp32"].rounds_s == pytest.approx((2.0,) * 3)
+    assert outcome["bf16"].rounds_s == pytest.approx((1.0,) * 3)
 
 
 def test_slices_by_the_clock_are_spread_by_how_long_rounds_take(table: Table) -> None:
-    """40 and 20 slices, of which those of the shorter round lie two apart, in the first block by what is expected, and
-    later on by what was seen."""
-    for name, round_s in (("fp32", 40 * HELD_SLICE_S), ("bf16", 20 * HELD_SLICE_S)):
+    """fp32 has 40 slices, bf16 20, which lie between two each of the others; but for the first block, in which both are
+    expected to take as long."""
+    for name, round_s in (("fp32", 40 * PREEMPTED_SLICE_S), ("bf16", 20 * PREEMPTED_SLICE_S)):
         table.add(name, round_s)
-        table.entries[name].expected_s = round_s
+        table.entries[name].expected_s = 2.0
     table.run(replace(LARGE, rounds=2))
-    for start in (0, 60):
-        places = [place for place, name in enumerate(table.slices[start : start + 60]) if name == "bf16"]
-        assert len(places) == 20
-        assert {later - earlier for earlier, later in pairwise(places)} == {3}
+    first, second = table.slices[:60], table.slices[60:]
+    assert first[:40].count("bf16") == 20
+    places = [place for place, name in enumerate(second) if name == "bf16"]
+    assert len(places) == 20
+    assert {later - earlier for earlier, later in pairwise(places)} == {3}
 
 
-def test_one_alone_is_not_held(table: Table) -> None:
+def test_a_round_of_which_nothing_is_known_is_taken_for_the_longest(table: Table) -> None:
+    """Bug: one of which nothing was expected had its slices within the others' first second."""
+    for name in ("fp32", "bf16", "int8"):
+        table.add(name, 40 * PREEMPTED_SLICE_S)
+    table.entries["bf16"].expected_s = 40 * PREEMPTED_SLICE_S
+    table.run(replace(LARGE, rounds=1))
+    for start in range(0, 117, 3):
+        assert sorted(table.slices[start : start + 3]) == ["bf16", "fp32", "int8"]
+
+
+def test_one_alone_is_not_preempted(table: Table) -> None:
     table.add("bf16", 3.0)
     table.run(LARGE)
-    assert not any(table.model("bf16").held)
+    assert not any(table.model("bf16").preempted)
+
+
+def test_the_last_one_in_a_block_is_not_preempted_any_more(table: Table) -> None:
+    limits: list[float] = []
+    table.add("fp32", 2.0)
+    table.add("bf16", 1.0)
+    in_turns = FakeModel.in_turns
+
+    def noting(model: FakeModel, preemptions: Preemptions, *args: Any, **how: Any) -> Iterator[Any]:
+        for done in in_turns(model, preemptions, *args, **how):
+            if done is not None:
+                limits.append(preemptions.every_s)
+            yield done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeModel, "in_turns", noting)
+        table.run(replace(LARGE, rounds=1))
+    assert limits == [PREEMPTED_SLICE_S, math.inf]
 
 
 def test_no_round_of_a_large_model_is_spent_to_warm_up_and_the_first_timed_one_is_observed(table: Table) -> None:
@@ -687,7 +737,7 @@ def test_a_round_that_is_observed_is_alone(table: Table) -> None:
     """Bug: tokens that warm up a short round, and rounds in a row with it, were taken for its own."""
     for name in ("fp32", "bf16"):
         table.add(name, 0.1)
-    table.run(replace(LARGE, warmup_rounds=2))
+    table.run(replace(LARGE, warmup_rounds=2, may_preempt=False))
     for model in (entry.model for entry in table.entries.values()):
         assert (model.warms[:2], model.in_a_row[:2]) == ([False, False], [1, 1])
         assert model.warms[2:] == [True, True]

@@ -14,7 +14,7 @@ from typing import NoReturn
 from llm_bench_fixtures.cli.arguments import checked, working_folder
 from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
-from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds, parse_time_limit
+from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds, parse_time
 from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, PairPlan
 from llm_bench_fixtures.paired.display import Display
@@ -54,7 +54,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--time",
-        type=checked(parse_time_limit),
+        type=checked(parse_time),
         metavar="TIME",
         help="no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
         f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most "

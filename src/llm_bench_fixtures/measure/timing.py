@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -87,6 +88,7 @@ Clock = Callable[[], float]
 # On an Intel Xeon the first step after a pause took 1.5 to 3 ms longer than one of a loop, those after it less and
 # less, and one that began 10 ms after the pause hardly any.
 COLD_S = 0.01
+WAKING_S = 0.3e-3  # that threads wait for a core when their process is woken: no disturbance
 
 _PREPARED: KeptForModel[tuple[Workload, list[Batch]]] = KeptForModel()
 
@@ -132,13 +134,13 @@ class Round:
     began_s: float = 0.0
     """The clock at the first batch's start."""
 
-    holds: int = 0
-    """How often it was held in the middle of what it did."""
+    preemptions: int = 0
+    """How often its process was suspended wherever it was."""
 
     @property
     def pauses(self) -> int:
-        """How often it paused, or was held."""
-        return self.holds + sum(len(batch.paused_after) for batch in self.batches)
+        """How often it paused, or was preempted."""
+        return self.preemptions + sum(len(batch.paused_after) for batch in self.batches)
 
     @property
     def decode_steps_s(self) -> tuple[float, ...]:
@@ -262,21 +264,42 @@ def _joules(device: Device) -> Callable[[], float]:
     return read
 
 
-def without_holds(done: Round, holds: Sequence[tuple[float, float]]) -> Round:
-    """The round without the times in which its process was held. holds: from when to when, ascending, on its clock."""
+def without_preemptions(done: Round, suspended: Sequence[tuple[float, float]]) -> Round:
+    """The round without the times in which its process was suspended. The cold caches after each remain in it.
 
-    def own(at_s: float) -> float:
-        """Seconds from the round's start, without those held."""
-        held_s = sum(max(min(to_s, done.began_s + at_s) - max(from_s, done.began_s), 0.0) for from_s, to_s in holds)
-        return at_s - held_s
+    suspended: beginning and end of each suspension, ascending, on the round's clock.
+    """
+    if not suspended:
+        return done
+    begins = [begin_s for begin_s, _ in suspended]
+    before_s = [*accumulate((end_s - begin_s for begin_s, end_s in suspended), initial=0.0)]
+
+    def running(at_s: float) -> float:
+        """Seconds on the clock, without the suspensions so far."""
+        number = bisect_right(begins, at_s)
+        since_end_s = suspended[number - 1][1] - at_s if number else 0.0  # above 0 within one
+        return at_s - before_s[number] + max(since_end_s, 0.0)
 
     def of_batch(batch: BatchTimes) -> BatchTimes:
-        began_s = own(batch.began_s)
-        tokens_s = tuple(own(batch.began_s + at_s) - began_s for at_s in batch.tokens_s)
-        return replace(batch, tokens_s=tokens_s, end_s=own(batch.began_s + batch.end_s) - began_s, began_s=began_s)
+        began_s = done.began_s + batch.began_s
+        own_s = running(began_s)
+        tokens_s = tuple(running(began_s + at_s) - own_s for at_s in batch.tokens_s)
+        return replace(
+            batch,
+            tokens_s=tokens_s,
+            end_s=running(began_s + batch.end_s) - own_s,
+            began_s=own_s - running(done.began_s),
+        )
 
-    within = [from_s for from_s, _ in holds if done.began_s <= from_s < done.began_s + done.latency_s]
-    return replace(done, latency_s=own(done.latency_s), batches=tuple(map(of_batch, done.batches)), holds=len(within))
+    ended_s = done.began_s + done.latency_s
+    within = bisect_right(begins, ended_s) - bisect_right(begins, done.began_s)
+    return replace(
+        done,
+        latency_s=running(ended_s) - running(done.began_s),
+        batches=tuple(map(of_batch, done.batches)),
+        waited_s=None if done.waited_s is None else max(done.waited_s - WAKING_S * within, 0.0),
+        preemptions=within,
+    )
 
 
 def without_cold_steps(done: Round) -> Round:
@@ -286,9 +309,12 @@ def without_cold_steps(done: Round) -> Round:
     begin within COLD_S count as the mean of the steps after them, up to the next pause. Where all begin within COLD_S,
     the last one stands for them.
     """
-    batches = tuple(map(_without_cold_steps, done.batches))
-    saved_s = sum(before.end_s - after.end_s for before, after in zip(done.batches, batches, strict=True))
-    return replace(done, latency_s=done.latency_s - saved_s, batches=batches)
+    batches, saved_s = [], 0.0
+    for before in done.batches:
+        after = _without_cold_steps(before)
+        batches.append(replace(after, began_s=before.began_s - saved_s))
+        saved_s += before.end_s - after.end_s
+    return replace(done, latency_s=done.latency_s - saved_s, batches=tuple(batches))
 
 
 def _without_cold_steps(batch: BatchTimes) -> BatchTimes:

@@ -1,4 +1,4 @@
-"""Rounds among those of other processes, which wait meanwhile: whole, or in slices of a few tokens, in turns."""
+"""Rounds among those of other processes, which wait meanwhile: whole, or in slices, in turns."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def take_turns(
     draw: int | None = None,
     warms: bool = False,
     probes: bool = False,
-    is_held: bool = False,
+    is_preempted: bool = False,
 ) -> tuple[Round, ...]:
     """Run rounds, with the threads bound as `settle_binding` has found.
 
     pause: returns when the others' turns are over. slice_tokens: pause after so many, and count what the steps after a
-    pause would take without it (`without_cold_steps`); 0: run whole rounds, and return once no other thread of this
-    process runs any more. draw: the number of the way in which the threads are bound; None: they are free. warms:
+    pause would take without it (`without_cold_steps`); 0: run whole rounds. is_preempted: this process is suspended
+    wherever it is while others have their turn; a process that isn't, and doesn't pause, returns once no other thread
+    of it runs any more. draw: the number of the way in which the threads are bound; None: they are free. warms:
     generate some tokens beforehand, untimed: the others' turns have emptied the caches, and this process' threads
-    sleep. probes: time the fixed probe before each round, which empties the caches anyway. is_held: others have turns
-    in the middle of what this process does, too.
+    sleep. probes: time the fixed probe before each round, which empties the caches anyway.
     """
     pauses = Pauses(pause, slice_tokens) if slice_tokens else None
     does_pause = 0 < 2 * slice_tokens <= sum(workload.new_tokens_by_batch)
@@ -55,12 +55,12 @@ def take_turns(
             generate_some(model, workload, WARMING_TOKENS_WITH_PAUSES if does_pause else WARMING_TOKENS)
         for _ in range(rounds):
             probe_s = run_probe(model) if probes else None
-            one = _watched_round(model, workload, pauses, binding.threads, shares=is_held or pauses is not None)
+            one = _watched_round(model, workload, pauses, binding.threads, in_turns=is_preempted or pauses is not None)
             if pauses:
                 one = without_cold_steps(one)
                 pauses.release()
             done.append(replace(one, probe_s=probe_s))
-        if not pauses and not is_held:
+        if not pauses and not is_preempted:
             fall_asleep()
     return tuple(done)
 
@@ -80,15 +80,15 @@ def turns_of(new_tokens: Sequence[int], rounds: int, slice_tokens: int) -> int:
 
 
 def _watched_round(
-    model: Model, workload: Workload, pauses: Pauses | None, threads: Collection[int], *, shares: bool
+    model: Model, workload: Workload, pauses: Pauses | None, threads: Collection[int], *, in_turns: bool
 ) -> Round:
     """A round, with how long its threads waited for a core, and what a hypervisor took.
 
-    One that shares its time with others: how long the threads that compute waited. What a hypervisor takes falls on the
-    others' slices, too.
+    in_turns: others have their slices meanwhile, on which what a hypervisor takes may have fallen. Then it is how long
+    the threads that compute waited.
     """
-    read = partial(threads_waited_s, threads) if shares else waited_s
-    is_seen = shares or not model.facts.is_remote  # a server's threads can't be seen
+    read = partial(threads_waited_s, threads) if in_turns else waited_s
+    is_seen = in_turns or not model.facts.is_remote  # a server's threads can't be seen
     if not is_seen or read() is None:
         return run_round(model, workload, pauses=pauses)
 

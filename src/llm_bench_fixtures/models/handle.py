@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.processes.calls import Holds
+    from llm_bench_fixtures.processes.calls import Preemptions
     from llm_bench_fixtures.processes.scratch import ScratchFolder
 
 P = ParamSpec("P")
@@ -49,15 +49,16 @@ class ModelHandle(ABC):
 
     def in_turns(
         self,
-        holds: Holds,  # noqa: ARG002  # of a process
+        preemptions: Preemptions,  # noqa: ARG002  # of a process
         function: Callable[Concatenate[Model, Callable[[], None], P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Iterator[T | None]:
-        """As `call`, of a function that takes `pause` after the model: gives None at each pause, and last the result.
+        """As `call`, of a function that takes `pause` after the model: gives None at each pause and each preemption,
+        and last the result.
 
-        The model's process takes no time where it pauses, as long as `holds` says that it is held, and after the
-        result. Where it can't pause, the result comes at once.
+        The model's process takes no time there, and after the result. Where it can't pause, the result comes at once.
+        preemptions: says how often it is suspended, and gets to know when.
         """
         yield self.call(function, _without_pause, *args, **kwargs)
 

@@ -24,7 +24,7 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
-from llm_bench_fixtures.processes.calls import Answer, Caller, Holds, Question, answer_calls
+from llm_bench_fixtures.processes.calls import Answer, Caller, Preemptions, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.worker import can_suspend
@@ -98,15 +98,14 @@ class IsolatedModel(ModelHandle):
 
     def in_turns(
         self,
-        holds: Holds,
+        preemptions: Preemptions,
         function: Callable[Concatenate[Model, Callable[[], None], P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Iterator[T | None]:
-        """As `call`; the process is suspended where the function pauses, and where `holds` says so."""
         if self.can_pause:
-            return self._living_caller().in_turns(holds, function, *args, **kwargs)
-        return super().in_turns(holds, function, *args, **kwargs)
+            return self._living_caller().in_turns(preemptions, function, *args, **kwargs)
+        return super().in_turns(preemptions, function, *args, **kwargs)
 
     def _living_caller(self) -> Caller:
         if self._caller.was_cut_short:

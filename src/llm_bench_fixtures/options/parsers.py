@@ -136,16 +136,19 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_time_limit(text: str) -> float:
-    """Seconds of a text such as 20m, 90s, 1.5h or 1h30m; infinite for none."""
-    if text == "none":
-        return math.inf
+    """As `parse_time`; infinite for none."""
+    return math.inf if text == "none" else parse_time(text, ", or none")
+
+
+def parse_time(text: str, otherwise: str = "") -> float:
+    """Seconds of a text such as 20m, 90s, 1.5h or 1h30m. otherwise: what else could be given, for the error."""
     found = TIME.fullmatch(text)
     parts = found.groups() if found else ()
     seconds = sum(float(part or 0) * unit_s for part, unit_s in zip(parts, (3600, 60, 1), strict=False))
     if not seconds:
-        raise InvalidSetting(f"expected a time such as 20m, 90s or 1h30m, or none, got {shortened(text)}")
+        raise InvalidSetting(f"expected a time such as 20m, 90s or 1h30m{otherwise}, got {shortened(text)}")
     if seconds > WEEK_S:
-        raise InvalidSetting(f"expected at most {WEEK_S // 3600}h, a week, or none, got {shortened(text)}")
+        raise InvalidSetting(f"expected at most {WEEK_S // 3600}h, a week{otherwise}, got {shortened(text)}")
     return seconds
 
 

@@ -10,6 +10,8 @@ Call         ->
              <-  Paused           where the function pauses, which then waits
 GoOn         ->
              <-  Returned         the function's result; or Raised
+
+A call can also be preempted: the process is suspended wherever it is, and woken, without a message.
 """
 
 from __future__ import annotations
@@ -41,18 +43,17 @@ LONGEST_TRACEBACK = 200_000  # characters
 
 
 @dataclass
-class Holds:
-    """The times at which a call is suspended in the middle of what it does, so that others have their turn."""
+class Preemptions:
+    """When a call is suspended, and woken, in the middle of what it does, so that others have their turn."""
 
     every_s: float
-    """Seconds of its own after which it is."""
+    """The call is suspended each time that it has run for so many seconds."""
 
     intervals: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when it was, on time.perf_counter, which all processes of a machine share where they can be
-    suspended."""
+    """Beginning and end of each suspension, on time.perf_counter. Where processes can be suspended, they share it."""
 
 
-NEVER = Holds(math.inf)
+NEVER = Preemptions(math.inf)
 
 
 @dataclass(frozen=True)
@@ -152,65 +153,63 @@ class Caller:
         self.was_cut_short = False
         """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
         self._is_paused = False
-        self._is_held = False
+        self._is_preempted = False
         self._calls = 0
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
         return self._returned(self._ask(Call(function, args, kwargs)))
 
-    def in_turns(self, holds: Holds, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """As `call`, of a function that takes `pause` after the thing: gives None at each pause, and last the result.
+    def in_turns(
+        self, preemptions: Preemptions, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Iterator[Any]:
+        """As `call`, of a function that takes `pause` after the thing: gives None at each pause and each preemption,
+        and last the result.
 
-        The process is suspended where it pauses, after each `holds.every_s` wherever it is, and after the result until
-        it is called again. A call that is left unfinished goes on to its end before the next one.
+        The process is suspended there, and after the result until it is called again. A call that is left unfinished
+        goes on to its end before the next one. preemptions: says how often it is suspended, and gets to know when.
         """
-        self._begin(Call(function, args, kwargs, pauses=True))
+        answer = self._ask(Call(function, args, kwargs, pauses=True), preemptions)
         number = self._calls
-        while True:
-            answer = self._next(holds)
+        while answer is None or isinstance(answer, Paused):
             self._process.suspend()
-            held_s = time.perf_counter()
-            if not (answer is None or isinstance(answer, Paused)):
-                break
+            since_s = time.perf_counter()
             yield None
             if number != self._calls:  # another call has ended this one
                 return
             if answer is None:
-                holds.intervals.append((held_s, time.perf_counter()))
-            self._go_on()
+                preemptions.intervals.append((since_s, time.perf_counter()))
+            answer = self._go_on(preemptions)
+        self._process.suspend()
         yield self._returned(answer)
 
-    def _ask(self, call: Call) -> Any:
-        """The answer to the call, once a call that was left unfinished is over."""
-        self._begin(call)
-        return self._next()
-
-    def _begin(self, call: Call) -> None:
+    def _ask(self, call: Call, preemptions: Preemptions = NEVER) -> Any:
+        """The answer to the call, as `_next` gives it, once a call that was left unfinished is over."""
         pickled = Pickled.of(call)
-        if self._is_paused or self._is_held:
+        while self._is_paused or self._is_preempted:
             self._go_on(to_end=True)
-            self._next()
         self._calls += 1
         with self._ending_where_cut_short():
             self._process.send(pickled)
+            return self._next(preemptions)
 
-    def _go_on(self, *, to_end: bool = False) -> None:
+    def _go_on(self, preemptions: Preemptions = NEVER, *, to_end: bool = False) -> Any:
+        """The next answer to a call that is paused or preempted. to_end: it doesn't pause any more."""
         with self._ending_where_cut_short():
             if self._is_paused:
                 self._process.send(Pickled.of(GoOn(to_end)))
             else:
                 self._process.wake()
+            return self._next(preemptions)
 
-    def _next(self, holds: Holds = NEVER) -> Any:
-        """The answer to what was sent, or a pause; None where there is none by the time that it is to be held."""
-        with self._ending_where_cut_short():
-            self._is_paused = False
-            self._is_held = not self._process.is_ready_within(holds.every_s)
-            if self._is_held:
-                return None
-            answer = self._answer()
-            self._is_paused = isinstance(answer, Paused)
+    def _next(self, preemptions: Preemptions) -> Any:
+        """The next answer, which may be a pause; None if the call is to be preempted first."""
+        self._is_paused = False
+        self._is_preempted = not self._process.is_ready_within(preemptions.every_s)
+        if self._is_preempted:
+            return None
+        answer = self._answer()
+        self._is_paused = isinstance(answer, Paused)
         return answer
 
     def result(self) -> Any:
@@ -238,9 +237,12 @@ class Caller:
         return answer.result
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; one that is in the middle of a call at once."""
         self.was_cut_short = False
-        self._process.close()
+        if self._is_preempted:
+            self._process.end("was closed in the middle of a call")
+        else:
+            self._process.close()
 
     def kill(self) -> None:
         """End the process at once, as the run is over."""

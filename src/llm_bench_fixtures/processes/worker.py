@@ -61,8 +61,8 @@ class WorkerProcess(Generic[S, R]):
             self._channel.send(message)
 
     def suspend(self) -> None:
-        """Have it take no processor time until something is sent: a pool of threads spins after work, on the cores of
-        whoever works next. Does nothing where it might stay suspended for good, as its children might."""
+        """Have it take no processor time until something is sent or it is woken: a pool of threads spins after work, on
+        the cores of whoever works next. Does nothing where it might stay suspended for good, as its children might."""
         if can_suspend():
             self._is_suspended = True
             self._process.signal(signal.SIGSTOP)
@@ -74,7 +74,7 @@ class WorkerProcess(Generic[S, R]):
             self._is_suspended = False
 
     def is_ready_within(self, seconds: float) -> bool:
-        """Whether there is something to receive by then; at once for infinitely many, as `receive` waits."""
+        """Whether there is something to receive by then. For infinitely many it is left to `receive` to wait."""
         if seconds == math.inf:
             return True
         try:

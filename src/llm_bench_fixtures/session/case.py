@@ -36,8 +36,9 @@ class Pace:
     probes: bool = False
     is_large: bool = False
     """Whether the model is so large that no round is spent to warm up or to observe."""
-    may_hold: bool = True
-    """Whether a process may be held in the middle of a step: not where energy is counted, as others use some then."""
+    may_preempt: bool = True
+    """Whether a process may be suspended in the middle of a step: not where energy is counted, as its meter would count
+    what the others use meanwhile."""
     cores: int = 1
     """Cores that a round occupies. 0 disables waiting: oversubscribed threads always look busy."""
     expected_variance: VarianceEstimate = NO_PRIOR
@@ -59,7 +60,7 @@ class Entry:
     cores: int | None = None
     """Cores that a round occupies; None: the pace's."""
     expected_s: float = 0.0
-    """How long its rounds are expected to take, next to those of others; 0: not known."""
+    """How long a round is expected to take; 0: not known."""
     observation: Observation | None = None
     rounds: dict[int, Round] = field(default_factory=dict)
     """Rounds by their numbers; those of a block have the same ones for all variants."""

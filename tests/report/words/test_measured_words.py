@@ -29,7 +29,7 @@ def test_how_often_rounds_paused() -> None:
     """A record has ten rounds; one that was measured alone is a turn of its own."""
     records = [make_block_record(spread=0.0, pauses=30), make_block_record("bf16", 2.0, pauses=20), make_record("nf4")]
     assert footnotes(*records)[1] == (
-        "20 rounds paused 50 times while others had their turn. After a pause between two tokens the first decode steps "
+        "20 rounds paused 50 times while others had their turn. After a pause between tokens the first decode steps "
         "are slower; they count as the mean of the steps that follow them."
     )
 

@@ -85,7 +85,7 @@ def _pauses(run: Run) -> Iterator[str]:
         return
     rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
     yield (
-        f"{count(rounds, 'round')} paused {count(pauses, 'time')} while others had their turn. After a pause between two "
+        f"{count(rounds, 'round')} paused {count(pauses, 'time')} while others had their turn. After a pause between "
         "tokens the first decode steps are slower; they count as the mean of the steps that follow them."
     )
 
