@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -22,16 +21,13 @@ from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Part, Phase, Progress
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
-from llm_bench_fixtures.session.deadline import NO_LIMIT, RESERVE_S, RESERVE_SHARE, Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Phases
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 from llm_bench_fixtures.workloads import CacheKind, Workload
-
-if TYPE_CHECKING:
-    from conftest import FakeClock
 
 CASE = "test_own.py::test_mine[4]"
 WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
@@ -116,7 +112,6 @@ class Bench:
     loader: FakeLoader
     side_by_side: SideBySide
     progress: Progress
-    forecast: Forecast
 
     def ask(
         self, name: str, workload: Workload = WORKLOAD, *others: str, case: str = CASE, scenario: str = "precision"
@@ -138,25 +133,22 @@ def make(
     deadline: Deadline = NO_LIMIT,
     weights: float = 1e6,
     own: object = None,
-    rounds: int | None = 2,
-    given: Mapping[str, str] | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Bench:
-    settings = SimpleNamespace(max_noise=0.0, rounds=rounds, warmup_rounds=1, probe=False, given=given or {})
-    progress, forecast = Progress(), Forecast(clock)
+    settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
+    progress = Progress()
     source, device = SimpleNamespace(weights=weights), Device(DeviceKind.CPU, "cpu", "a CPU")
     setup = SimpleNamespace(
         settings=settings,
         progress=progress,
         busy_cores=busy_cores,
-        forecast=forecast,
+        forecast=Forecast(),
         source=source,
         device=device,
         own=own,
     )
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
-    return Bench(loader, made, progress, forecast)
+    return Bench(loader, made, progress)
 
 
 @pytest.fixture(autouse=True)
@@ -404,47 +396,6 @@ def test_where_energy_is_counted_nobody_is_preempted(paces: list[Pace], monkeypa
         monkeypatch.setattr(measuring, "energy_meter", lambda _, source=source: SimpleNamespace(source=source))
         make(Fake("fp32")).ask("fp32")
     assert [pace.may_preempt for pace in paces] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("weights", "given", "share_s"),
-    [
-        pytest.param(2e8, {"time": "90m"}, 20.0 * (1 + 0.7 * 60.0 / 40.0), id="a large model's given time"),
-        pytest.param(1e8, {"time": "90m"}, None, id="a small model's"),
-        pytest.param(2e8, {}, None, id="a time that nobody gave"),
-    ],
-)
-def test_what_a_given_time_leaves_is_for_a_large_models_rounds(
-    weights: float, given: dict[str, str], share_s: float | None, paces: list[Pace], clock: FakeClock
-) -> None:
-    """Of 100 s, 40 are expected, half of them of this case."""
-    limit_s = (100.0 + RESERVE_S) / (1 - RESERVE_SHARE)
-    bench = make(Fake("fp32"), weights=weights, deadline=Deadline(limit_s, clock(), clock), given=given)
-    for case in (CASE, "another"):
-        bench.forecast.expect_rounds("fp32", case, Phases(), Phases(20.0))
-    bench.ask("fp32")
-    if share_s is None:
-        assert paces[0].share_s <= 1.0
-    else:
-        assert paces[0].share_s == pytest.approx(share_s, rel=1e-4)  # forecasts go by the clock
-
-
-def test_rounds_beyond_the_least_of_a_large_model_do_not_lengthen_the_forecast(
-    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Six rounds of 10 s in place of three, as was expected of each."""
-
-    def measure(entries: Any, *_: Any, **__: Any) -> tuple[dict[str, Measured], Spent]:
-        clock.advance(60.0)
-        return {"fp32": Measured(None, (Round(10.0, (), ()),) * 6)}, Spent(60.0, 0.0, True)
-
-    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
-    monkeypatch.setattr(measuring, "ROUNDS", 3)
-    bench = make(Fake("fp32"), weights=2e8, clock=clock, rounds=None)
-    for case in (CASE, "another"):
-        bench.forecast.expect_rounds("fp32", case, Phases(), Phases(30.0))
-    bench.ask("fp32")
-    assert bench.forecast.left_s == pytest.approx(30.0)
 
 
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:

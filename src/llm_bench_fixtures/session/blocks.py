@@ -407,7 +407,6 @@ class _Blocks:
         """The turns of a block: None after each but the last. Long rounds are warmed up in the first one alone, since
         other variants were observed after their own warm-up, and not where they are preempted."""
         are_others, is_first = len(self.entries) > 1, self.began_s is not None and not self.blocks
-        is_preempted = preemptions.every_s < math.inf
         warms = _is_short(entry) or (is_first and self._binds(entry) and not self.pace.is_large)
         for done in entry.model.in_turns(
             preemptions,
@@ -416,9 +415,9 @@ class _Blocks:
             rounds=self.in_a_row,
             slice_tokens=slice_tokens,
             draw=self.first_draw + self.blocks if is_bound else None,
-            warms=are_others and warms and not is_preempted and not self.pace.probes,
+            warms=are_others and warms and not self.preempts and not self.pace.probes,
             probes=self.pace.probes,
-            is_preempted=is_preempted,
+            is_preempted=self.preempts,
         ):
             if done is None:
                 yield None
@@ -442,11 +441,11 @@ class _Blocks:
     @property
     def _has_long_steps(self) -> bool:
         """Whether slices should end in the middle of tokens: those of a large model, or where each variant's take long
-        by the warm-up, prefill included."""
+        in its last round, prefill included."""
         if self._is_whole or not self.pace.may_preempt:
             return False
         alive = [entry for entry in self.entries.values() if not entry.failure]
-        return self.pace.is_large or all(entry.step_s >= PREEMPTED_STEP_S for entry in alive)
+        return self.pace.is_large or all(one.last_s >= PREEMPTED_STEP_S * one.workload.steps for one in alive)
 
     def _slice_tokens(self, entry: Entry) -> int:
         """Tokens of a turn; 0: the whole round."""

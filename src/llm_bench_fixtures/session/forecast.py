@@ -243,13 +243,6 @@ class Forecast:
         """Add a case's rounds. least: the fewest timed ones. least_s: that timed ones get in any case."""
         self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
 
-    def repeat(self, case: str, variant: str, times: float) -> None:
-        """Expect so many times the least timed rounds of a case. Called before it is `done`, that keeps what was not
-        expected of its rounds' number out of what is learnt of their time."""
-        piece = self._left[Work.ROUNDS].get((case, variant))
-        if piece is not None:
-            self._left[Work.ROUNDS][case, variant] = replace(piece, repeated=times * piece.repeated)
-
     def expect_runner(self, variant: str, runner: Runner) -> None:
         """Note how the variant is expected to run."""
         self._runners[variant] = runner

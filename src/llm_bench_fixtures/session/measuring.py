@@ -35,7 +35,6 @@ BENCHMARK_S = 0.35  # seconds that a benchmark gets for its rounds on average, a
 USUAL_NOISE = 0.03
 LEAST_PART = 0.25  # of that, where others have taken more than theirs
 MOST_FINER = 100.0  # times as long for narrower intervals, which need the square of what they are narrower by
-SPARE_PART = 0.7  # share of a given time that nothing is expected to need, for rounds; forecasts may be too short
 ROUNDS_PART = 0.5  # share of the run's time left, for rounds; the rest is for loads, quality and the least rounds
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
@@ -225,12 +224,9 @@ class SideBySide:
                 show(doing, detail, left)
 
             keep = functools.partial(self._keep, case, weight, asking.id, entries)
-            pace = self._pace(asked, weight, self._spare_s(case, entries))
+            pace = self._pace(asked, weight)
             found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep)
             keep(found, spent)
-            for name, one in found.items() if self._is_large else ():
-                if isinstance(one, Measured):
-                    self._setup.forecast.repeat(case, name, len(one.rounds) / self._rounds)
         self._note_least(scenario, entries, found)
 
     def _note_least(
@@ -282,24 +278,13 @@ class SideBySide:
     def _is_large(self) -> bool:
         return self._setup.source.weights >= LARGE_WEIGHTS
 
-    def _spare_s(self, case: str, entries: Mapping[str, Entry]) -> float:
-        """Seconds that a large model's case may take for its rounds where a time was given that leaves more than is
-        expected: its least rounds', and as large a part of the rest as they have of all; 0 elsewhere."""
-        forecast, is_given = self._setup.forecast, "time" in self._setup.settings.given
-        if not (self._is_large and is_given and self._deadline.is_limited):
-            return 0.0
-        least_s = forecast.least_rounds_s(entries, case)
-        all_s = max(forecast.left_by_work.get(Work.ROUNDS, 0.0), least_s)
-        rest_s = max(self._deadline.left_s - (forecast.left_s or 0.0), 0.0)
-        return least_s * (1 + SPARE_PART * rest_s / all_s) if all_s else 0.0
-
-    def _pace(self, benchmarks: int, weight: float, least_share_s: float) -> Pace:
+    def _pace(self, benchmarks: int, weight: float) -> Pace:
         settings = self._setup.settings
         return Pace(
             self._rounds,
             settings.warmup_rounds,
             settings.max_noise,
-            max(self.budget.share_s(benchmarks, weight), least_share_s),
+            self.budget.share_s(benchmarks, weight),
             FEWEST_PAIRS if settings.rounds is None else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
