@@ -66,7 +66,7 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
             generate = llm_model.model.generate
 
             def far_longer_s():
-                return 0.1 + 10 * calls[0]
+                return 1.0 + 10 * calls[0]
 
             def slow_at_first(*args, **how):
                 began_s = time.perf_counter()
