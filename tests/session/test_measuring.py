@@ -128,11 +128,7 @@ class Bench:
 
 
 def make(
-    *models: Fake,
-    busy_cores: int = 1,
-    deadline: Deadline = NO_LIMIT,
-    weights: float = 1e6,
-    own: object = None,
+    *models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT, weights: float = 1e6, own: object = None
 ) -> Bench:
     settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()

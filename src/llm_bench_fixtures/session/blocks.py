@@ -240,8 +240,8 @@ class _Blocks:
     def _left(self) -> Left | None:
         """Time until the last round, if no other work takes any of it; None before the first block is done.
 
-        The least rounds are sure to come; those after them end once the intervals are narrow, or the
-        time is spent; for those between which the answer is open that is longer.
+        The least rounds are sure to come; those after them end once the intervals are narrow, or the time is spent; for
+        those between which the answer is open that is longer.
         """
         if not self.blocks:
             return None
