@@ -40,12 +40,12 @@ import pytest
 from llm_bench_fixtures import Variant
 
 def pytest_collection_finish():
-    from llm_bench_fixtures.session import measuring
-    measuring.BENCHMARK_S = 0.001  # no long wait for other tests to end
+    from llm_bench_fixtures.session import budget
+    budget.BENCHMARK_S = 0.001  # no long wait for other tests to end
 
 def pytest_unconfigure():
-    from llm_bench_fixtures.session import measuring
-    measuring.BENCHMARK_S = 0.35  # where it runs in the process of the test that tests it
+    from llm_bench_fixtures.session import budget
+    budget.BENCHMARK_S = 0.35  # where it runs in the process of the test that tests it
 
 def pytest_llm_bench_variants():
     return [

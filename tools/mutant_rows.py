@@ -320,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         "time-is-not-spent",
-        "session/measuring.py",
+        "session/budget.py",
         "self._left_s = max(self._left_s - seconds, 0.0)",
         "self._left_s = max(self._left_s, 0.0)",
         "tests/session/test_budget.py",

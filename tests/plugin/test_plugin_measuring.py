@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.session import measuring
+from llm_bench_fixtures.session import budget
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -54,7 +54,7 @@ def test_a_killed_process_is_an_error_row_and_the_next_variant_runs(bench: Bench
 
 def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six the interval is narrower than 100 times the latency; fewer are not believed, unless they took 0.6 s."""
-    monkeypatch.setattr(measuring, "BENCHMARK_S", 60.0)
+    monkeypatch.setattr(budget, "BENCHMARK_S", 60.0)
     bench.write(
         test_own="""
         def test_mine(llm_benchmark):
@@ -66,7 +66,7 @@ def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench, monk
 
 
 def test_no_round_is_added_once_the_time_is_spent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "BENCHMARK_S", 1e-9)
+    monkeypatch.setattr(budget, "BENCHMARK_S", 1e-9)
     bench.write(
         test_own="""
         def test_mine(llm_benchmark):
@@ -124,7 +124,7 @@ def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(
     own_suite: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two rounds are too few, so that four are added unless they took long; profiled ones run twice and have none."""
-    monkeypatch.setattr(measuring, "BENCHMARK_S", 60.0)
+    monkeypatch.setattr(budget, "BENCHMARK_S", 60.0)
     options = (
         "--llm-max-noise=10000%",
         "--benchmark-cprofile=tottime",

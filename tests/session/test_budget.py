@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.session.measuring import TimeBudget, benchmark_s
+from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s
 
 
 def budget(benchmarks: int, each_s: float = 2.0) -> TimeBudget:

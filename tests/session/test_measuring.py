@@ -19,7 +19,7 @@ from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Part, Phase, Progress
-from llm_bench_fixtures.session import blocks, measuring
+from llm_bench_fixtures.session import blocks, budget, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast
@@ -150,7 +150,7 @@ def make(
 @pytest.fixture(autouse=True)
 def free_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """On which a benchmark gets 1 s."""
-    monkeypatch.setattr(measuring, "BENCHMARK_S", 1.0)
+    monkeypatch.setattr(budget, "BENCHMARK_S", 1.0)
     monkeypatch.setattr(blocks, "free_cores", lambda: 64)
 
 
@@ -332,8 +332,8 @@ def test_only_cases_that_the_answer_goes_by_get_more_time() -> None:
 def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """No core is ever free. Of 1 s for a hundred benchmarks a case of one loses a twentieth and half of the rest."""
     monkeypatch.setattr(blocks, "free_cores", lambda: 0)
-    monkeypatch.setattr(measuring, "MOST_PATIENCE", 5.0)
-    monkeypatch.setattr(measuring, "BENCHMARK_S", 0.01)
+    monkeypatch.setattr(budget, "MOST_PATIENCE", 5.0)
+    monkeypatch.setattr(budget, "BENCHMARK_S", 0.01)
     bench = make(Fake("fp32"))
     bench.side_by_side.expect(["precision"] * 100)
     before_s = bench.side_by_side.budget.patience_s(100)
