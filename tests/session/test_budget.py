@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s
+from llm_bench_fixtures.session import budget as budget_module
+from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s, times_by_case
 
 
 def budget(benchmarks: int, each_s: float = 2.0) -> TimeBudget:
@@ -119,3 +120,43 @@ def test_what_an_earlier_session_measured_gets_no_time_and_leaves_none() -> None
     dealt.forgo([1.0] * 7)
     assert dealt.share_s(3) == pytest.approx(6.0)
     assert dealt.patience_s(3) == pytest.approx(6.0)
+
+
+def test_a_case_of_rounds_eight_times_as_long_gets_twice_the_time() -> None:
+    """9 s in all and 3 more: the cube roots of 1 and 8 share 12 s as 4 and 8."""
+    assert times_by_case({"short": [1.0], "long": [8.0]}, 3.0) == pytest.approx({"short": 4.0, "long": 1.0})
+
+
+def test_what_one_case_may_not_have_goes_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 18 s the short one would get 6."""
+    monkeypatch.setattr(budget_module, "MOST_TIMES", 5.0)
+    assert times_by_case({"short": [1.0], "long": [8.0]}, 9.0) == pytest.approx({"short": 5.0, "long": 13 / 8})
+    assert times_by_case({"short": [1.0], "long": [8.0]}, 99.0) == pytest.approx({"short": 5.0, "long": 5.0})
+
+
+def test_no_case_gets_less_than_its_least() -> None:
+    """Of 1 and 27 s, and 1 s more: by cube roots the long one would get 21.75 s."""
+    assert times_by_case({"short": [1.0], "long": [27.0]}, 1.0) == pytest.approx({"short": 2.0, "long": 1.0})
+
+
+def test_none_gets_more_where_nothing_is_left() -> None:
+    assert times_by_case({"a": [1.0], "b": [2.0]}, 0.0) == pytest.approx({"a": 1.0, "b": 1.0})
+    assert times_by_case({"a": [1.0], "b": [2.0]}, -5.0) == pytest.approx({"a": 1.0, "b": 1.0})
+    assert times_by_case({}, 5.0) == times_by_case({"a": [0.0]}, 5.0) == {}
+
+
+def test_a_case_of_more_variants_gets_more() -> None:
+    """One round of either takes as long; eight speed-ups count for four times the time of one."""
+    shares = times_by_case({"one": [8.0], "eight": [1.0] * 8}, 24.0)
+    assert shares == pytest.approx({"one": 1.0, "eight": 4.0})
+    assert times_by_case({"one": [8.0], "eight": [1.0] * 8}, 29.0) == pytest.approx({"one": 9 / 8, "eight": 36 / 8})
+
+
+def test_rounds_by_cube_roots_make_the_mean_interval_the_narrowest() -> None:
+    """Against all other ways to share the same time."""
+
+    def width(short_s: float) -> float:
+        return (1.0 / short_s) ** 0.5 + (2.0 / (7.0 - short_s)) ** 0.5
+
+    times = times_by_case({"short": [1.0], "long": [2.0]}, 4.0)
+    assert width(times["short"] * 1.0) <= min(width(tenths / 10) for tenths in range(10, 51)) + 1e-6

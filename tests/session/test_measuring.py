@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -21,13 +22,17 @@ from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Part, Phase, Progress
 from llm_bench_fixtures.session import blocks, budget, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Forecast
+from llm_bench_fixtures.session.deadline import NO_LIMIT, RESERVE_S, RESERVE_SHARE, Deadline
+from llm_bench_fixtures.session.forecast import Forecast, Phases
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
+from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 from llm_bench_fixtures.workloads import CacheKind, Workload
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
 
 CASE = "test_own.py::test_mine[4]"
 WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
@@ -112,6 +117,7 @@ class Bench:
     loader: FakeLoader
     side_by_side: SideBySide
     progress: Progress
+    forecast: Forecast
 
     def ask(
         self, name: str, workload: Workload = WORKLOAD, *others: str, case: str = CASE, scenario: str = "precision"
@@ -128,23 +134,31 @@ class Bench:
 
 
 def make(
-    *models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT, weights: float = 1e6, own: object = None
+    *models: Fake,
+    busy_cores: int = 1,
+    deadline: Deadline = NO_LIMIT,
+    weights: float = 1e6,
+    own: object = None,
+    clock: Callable[[], float] = time.monotonic,
+    **settings: Any,
 ) -> Bench:
-    settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
-    progress = Progress()
+    given = SimpleNamespace(
+        **{"max_noise": 0.0, "rounds": 2, "warmup_rounds": 1, "probe": False, "given": {}} | settings
+    )
+    progress, forecast = Progress(), Forecast(clock)
     source, device = SimpleNamespace(weights=weights), Device(DeviceKind.CPU, "cpu", "a CPU")
     setup = SimpleNamespace(
-        settings=settings,
+        settings=given,
         progress=progress,
         busy_cores=busy_cores,
-        forecast=Forecast(),
+        forecast=forecast,
         source=source,
         device=device,
         own=own,
     )
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
-    return Bench(loader, made, progress)
+    return Bench(loader, made, progress, forecast)
 
 
 @pytest.fixture(autouse=True)
@@ -298,6 +312,11 @@ def test_other_tokens_stand_alone_where_the_reference_has_run_nothing_of_the_cas
     assert bench.ran() == {"fp32": 0, "bigram": 2}
 
 
+def stage_of(case: str) -> Stage:
+    """The largest batch comes before quality, and everything else last."""
+    return Stage.THROUGHPUT if case == "batch[8]" else Stage.OTHER
+
+
 def test_an_open_contest_goes_on_in_cases_that_the_answer_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the batch sizes that is the largest alone."""
     decides: list[bool] = []
@@ -310,7 +329,7 @@ def test_an_open_contest_goes_on_in_cases_that_the_answer_goes_by(monkeypatch: p
     monkeypatch.setattr(measuring, "measure_side_by_side", noting)
     bench = make(Fake("fp32"))
     cases = [("batch[8]", "batch"), ("batch[2]", "batch"), ("cache", "cache")]
-    bench.side_by_side.go_by(lambda case: case == "batch[8]", cases)
+    bench.side_by_side.go_by(stage_of, cases)
     for case, scenario in cases:
         bench.ask("fp32", case=case, scenario=scenario)
     assert decides == [True, False, False]
@@ -323,7 +342,7 @@ def test_only_cases_that_the_answer_goes_by_get_more_time() -> None:
     bench.side_by_side.expect([scenario for _, scenario in cases])
     share_s = bench.side_by_side.budget.share_s
     assert share_s(1, 4.0) == pytest.approx(16 / 13)
-    bench.side_by_side.go_by(lambda case: case == "batch[8]", cases)
+    bench.side_by_side.go_by(stage_of, cases)
     assert [bench.side_by_side.weight_of(*one) for one in cases] == [4.0, 1.0, 1.0, 1.0]
     assert share_s(1, 4.0) == pytest.approx(16 / 7)
     assert share_s(1) == pytest.approx(4 / 7)
@@ -392,6 +411,85 @@ def test_where_energy_is_counted_nobody_is_preempted(paces: list[Pace], monkeypa
         monkeypatch.setattr(measuring, "energy_meter", lambda _, source=source: SimpleNamespace(source=source))
         make(Fake("fp32")).ask("fp32")
     assert [pace.may_preempt for pace in paces] == [True, False]
+
+
+LEAST_S = {CASE: 10.0, "another": 10.0, "batch[8]": 20.0}
+
+
+@pytest.fixture
+def given(clock: FakeClock) -> Callable[..., Bench]:
+    """Makes a bench of a large model with 100 s for measuring, of which rounds take LEAST_S at least."""
+
+    def made(**more: Any) -> Bench:
+        limit_s = (100.0 + RESERVE_S) / (1 - RESERVE_SHARE)
+        usual: dict[str, Any] = {"weights": 2e8, "max_noise": 0.03, "rounds": None, "given": {"time": "2m"}}
+        deadline = Deadline(limit_s, clock(), clock)
+        bench = make(Fake("fp32"), clock=clock, **{"deadline": deadline} | usual | more)
+        for case, seconds in LEAST_S.items():
+            bench.forecast.expect_rounds("fp32", case, Phases(), Phases(seconds))
+        bench.side_by_side.go_by(stage_of, [(case, "precision") for case in LEAST_S])
+        return bench
+
+    return made
+
+
+def test_what_a_given_time_leaves_is_for_more_rounds_of_a_large_models_cases(
+    given: Callable[..., Bench], paces: list[Pace]
+) -> None:
+    """48 of 100 s are kept for the 40 that are needed. Two cases share the other 52: 36 s each, but for half a block of
+    10/3 s. The one that the first answer goes by gets none of it, and one that is alone no more than 5 times its
+    least."""
+    bench = given()
+    for case in LEAST_S:
+        bench.ask("fp32", case=case)
+    assert [pace.share_s for pace in paces[:2]] == pytest.approx([36.0 - 5 / 3, 50.0 - 5 / 3])
+    assert paces[2].share_s == 1.0
+    assert [pace.allocation.saves for pace in paces] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"weights": 1e8}, id="a small model"),
+        pytest.param({"given": {}}, id="the default limit"),
+        pytest.param({"deadline": NO_LIMIT}, id="none"),
+        pytest.param({"max_noise": 0.0}, id="just so many rounds"),
+    ],
+)
+def test_elsewhere_a_case_gets_no_more(more: dict[str, Any], given: Callable[..., Bench], paces: list[Pace]) -> None:
+    bench = given(**more)
+    bench.side_by_side.plan_rounds()
+    assert bench.forecast.left_s == pytest.approx(40.0)
+    bench.ask("fp32")
+    assert (paces[0].share_s, paces[0].allocation.saves) == (1.0, True)
+
+
+def test_where_a_given_time_leaves_nothing_a_case_gets_no_more(
+    given: Callable[..., Bench], paces: list[Pace], clock: FakeClock
+) -> None:
+    bench = given()
+    clock.advance(52.0)
+    bench.ask("fp32")
+    assert paces[0].share_s == 1.0
+
+
+def test_rounds_beyond_the_least_do_not_lengthen_the_forecast(
+    given: Callable[..., Bench], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the planned ones: 36 + 36 + 20 s. The first case ends after six of 10/3 s, which the others take for the
+    usual time."""
+
+    def measure(*_: Any, **__: Any) -> tuple[dict[str, Measured], Spent]:
+        clock.advance(20.0)
+        return {"fp32": Measured(None, (Round(10 / 3, (), ()),) * 6)}, Spent(20.0, 0.0, True)
+
+    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
+    bench = given()
+    bench.side_by_side.plan_rounds()
+    assert bench.forecast.left_s == pytest.approx(92.0)
+    bench.ask("fp32")
+    bench.side_by_side.plan_rounds()
+    assert bench.forecast.left_s == pytest.approx(70.0)  # 50 of them 5 times the least
 
 
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:

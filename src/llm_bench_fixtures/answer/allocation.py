@@ -29,6 +29,8 @@ class Allocation:
     """Whether the answer goes by the case."""
     kept: frozenset[str] | None = None
     """The variants that keep the limits of a winner; None: all."""
+    saves: bool = True
+    """Whether variants that can't win may have wider intervals, which saves time."""
 
     def half_widths(self, ratios: Mapping[str, LogRatio], asked: float) -> dict[str, float]:
         """How wide half the interval of each speed-up may be. asked: where nothing else is known.
@@ -37,7 +39,8 @@ class Allocation:
         """
         rivals = contenders(ratios) | contenders(self._kept(ratios))
         finest = MAY_WIN * asked if self.decides and len(rivals) > 1 else asked
-        return {name: finest if name in rivals else CAN_NOT_WIN * asked for name in ratios}
+        others = CAN_NOT_WIN * asked if self.saves else asked
+        return {name: finest if name in rivals else others for name in ratios}
 
     def open_in(self, ratios: Mapping[str, LogRatio]) -> frozenset[str]:
         """The rivals for the fastest of those that keep the limits, as far as their own intervals are too wide to tell

@@ -45,6 +45,7 @@ def foresee(session: pytest.Session) -> None:
         cases = tuple(_expected_cases(session))
         done = bench.scoring.is_scored, bench.tasks.is_asked
         expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done, _loads(session))
+        bench.measuring.plan_rounds()
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
         return

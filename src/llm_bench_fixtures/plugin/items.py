@@ -30,7 +30,7 @@ from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.session.expecting import made_before
 from llm_bench_fixtures.session.own import OwnCase, own_cases
-from llm_bench_fixtures.session.plan import Case, Plan, Stage
+from llm_bench_fixtures.session.plan import Case, Plan
 from llm_bench_fixtures.session.setup import Setup
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
@@ -270,7 +270,7 @@ def plan_and_arrange(
     if not config.stash[ORDERED]:
         open_items = [item for item in session.items if is_benchmark(item) and not is_kept(item)]
         benchmarks = [(case_of(item), identify(item).scenario) for item in open_items]
-        bench.measuring.go_by(lambda case: config.stash[PLAN].stage(case) is not Stage.OTHER, benchmarks)
+        bench.measuring.go_by(config.stash[PLAN].stage, benchmarks)
     bench.progress.expect(Part.VARIANT, len(bench.loader.known))
     placed = [(case_of(item), variant_of(item), is_kept(item)) for item in filter(is_benchmark, session.items)]
     to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}

@@ -191,10 +191,12 @@ class Piece:
     repeated: Phases = Phases()
     """More of that, which is repeated until `least_s` have passed."""
     least_s: float = 0.0
+    times: float = 1.0
+    """How often `repeated` is."""
 
     def seconds(self, pace: Phases) -> float:
         """pace: how many times as long as expected the variant's passes of each kind take."""
-        return self.fixed_s + _at(pace, self.phases) + max(_at(pace, self.repeated), self.least_s)
+        return self.fixed_s + _at(pace, self.phases) + max(self.times * _at(pace, self.repeated), self.least_s)
 
 
 def _at(pace: Phases, phases: Phases) -> float:
@@ -242,6 +244,22 @@ class Forecast:
     def expect_rounds(self, variant: str, case: str, warm_up: Phases, least: Phases, least_s: float = 0.0) -> None:
         """Add a case's rounds. least: the fewest timed ones. least_s: that timed ones get in any case."""
         self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
+
+    def repeat(self, case: str, times: float, variants: Collection[str] | None = None) -> None:
+        """Expect so many times the least timed rounds of a case. variants: those alone.
+
+        Called before it is `done`, that keeps rounds beyond those expected out of what is learnt of their time.
+        """
+        pieces = self._left[Work.ROUNDS]
+        for place in [one for one in pieces if one[0] == case and (variants is None or one[1] in variants)]:
+            pieces[place] = replace(pieces[place], times=times)
+
+    def least_timed_s(self) -> dict[str, list[float]]:
+        """Seconds that the least timed rounds to come take, of each variant, by case."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for (case, variant), piece in self._left[Work.ROUNDS].items():
+            found[case].append(self.correction(Work.ROUNDS) * _at(self._pace(variant), piece.repeated))
+        return found
 
     def expect_runner(self, variant: str, runner: Runner) -> None:
         """Note how the variant is expected to run."""
@@ -337,7 +355,7 @@ class Forecast:
     def least_rounds_s(self, variants: Collection[str], case: str) -> float:
         """Seconds that the least rounds of a case take, as expected."""
         pieces = [(variant, self._left[Work.ROUNDS].get((case, variant))) for variant in variants]
-        least = [(variant, replace(piece, least_s=0.0)) for variant, piece in pieces if piece is not None]
+        least = [(variant, replace(piece, least_s=0.0, times=1.0)) for variant, piece in pieces if piece is not None]
         return self.correction(Work.ROUNDS) * self._seconds(least)
 
     def first_case(self, variant: str) -> str:
@@ -367,7 +385,7 @@ class Forecast:
         """How long the run takes and with what, and what would make a long one short. limit_s: the run's time. shorter:
         what would, besides a limit."""
         left = self.left_by_work
-        parts = ", ".join(f"{work} {_told(work, seconds)}" for work, seconds in left.items())
+        parts = ", ".join(f"{work} {self._told(work, seconds)}" for work, seconds in left.items())
         told = f"about {about(total_s := sum(left.values()))}"
         if total_s <= min(limit_s, LONG_S):
             return f"{told}: {parts}"
@@ -377,6 +395,13 @@ class Forecast:
         room = f"--llm-time {_with_room_for(total_s)} has room for all"
         return f"{told}, of which {about(limit_s)} are given: {parts}.{ways} {room}"
 
+    def _told(self, work: Work, seconds: float) -> str:
+        pieces = self._left[work].items()
+        if any(piece.times > 1 for _, piece in pieces):
+            least_s = self._seconds((variant, replace(piece, times=1.0)) for (_, variant), piece in pieces)
+            return f"{about(seconds)} (at least {about(self.correction(work) * least_s)})"
+        return "0 s (cached)" if work is Work.MAKING and not seconds else about(seconds)
+
 
 def _with_room_for(seconds: float) -> str:
     """A limit that has room for so many, as --llm-time reads it, which takes a week at most."""
@@ -385,7 +410,3 @@ def _with_room_for(seconds: float) -> str:
         return f"{minutes}m"
     hours = math.ceil(minutes / 60)
     return f"{hours}h" if hours <= 7 * 24 else "none"
-
-
-def _told(work: Work, seconds: float) -> str:
-    return "0 s (cached)" if work is Work.MAKING and not seconds else about(seconds)

@@ -17,10 +17,11 @@ from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.models.needs import Round
 from llm_bench_fixtures.progress import Left, Part, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, measure_side_by_side
-from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s
+from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s, times_by_case
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import MARGIN, Work
+from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
 
@@ -35,6 +36,7 @@ ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a
 # Weights of a model that is not warmed up for a whole round, nor observed in one of its own. Size decides and not time,
 # so that all runs observe memory alike; a step of it takes over 10 ms, to which noting its pass adds 0.1 to 0.2.
 LARGE_WEIGHTS = 2e8
+LAST_BLOCK = 0.5  # blocks that a case's last one takes beyond its share, on average
 
 
 class SideBySide:
@@ -51,7 +53,7 @@ class SideBySide:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
-        self._decides: Callable[[str], bool] = lambda _: True  # of a case in a scenario that decides
+        self._stage: Callable[[str], Stage] = lambda _: Stage.LATENCY  # of a case
         self._setup = setup
         self._loader = loader
         self._reference = reference
@@ -62,6 +64,7 @@ class SideBySide:
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
+        self._planned_s: dict[str, float] = {}  # seconds of each case's timed rounds, where there is time for more
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -76,20 +79,35 @@ class SideBySide:
         """Share the time among so many benchmarks less."""
         self.budget.forgo([self._scenario_weight(scenario) for scenario in scenarios])
 
-    def go_by(self, decides: Callable[[str], bool], benchmarks: Sequence[tuple[str, str]]) -> None:
+    def go_by(self, stage: Callable[[str], Stage], benchmarks: Sequence[tuple[str, str]]) -> None:
         """Let only those cases get more time than others that the answer goes by. The time of all stays as it is.
 
-        decides: tells whether it does, of a case in a scenario that decides. benchmarks: case and scenario of each that
-        is still to come.
+        stage: of a case. benchmarks: case and scenario of each that is still to come.
         """
         self.forgo([scenario for _, scenario in benchmarks])
-        self._decides = decides
+        self._stage = stage
         self.budget.expect([self.weight_of(*one) for one in benchmarks])
 
     def weight_of(self, case: str, scenario: str) -> float:
         """Weight of a benchmark's share in the time; above 1 where the answer goes by the case."""
         weight = self._scenario_weight(scenario)
-        return weight if weight > 1 and self._decides(case) else 1.0
+        return weight if weight > 1 and self._stage(case) is not Stage.OTHER else 1.0
+
+    def plan_rounds(self) -> None:
+        """Expect more rounds of a large model's cases to come where a time was given that has room for them: not of
+        those before quality, so that the first answer comes as soon as else."""
+        settings, forecast = self._setup.settings, self._setup.forecast
+        is_given = "time" in settings.given and self._deadline.is_limited
+        if not (self._is_large and is_given and settings.max_noise):
+            return
+        least_s = {case: each for case, each in forecast.least_timed_s().items() if self._stage(case) > Stage.QUALITY}
+        for case in least_s:
+            forecast.repeat(case, 1.0)
+        spare_s = self._deadline.left_s - MARGIN * (forecast.left_s or 0.0)
+        for case, times in times_by_case(least_s, spare_s).items():
+            forecast.repeat(case, times)
+            blocks = times * self._rounds - LAST_BLOCK
+            self._planned_s[case] = sum(least_s[case]) * blocks / self._rounds if times > 1 else 0.0
 
     def measure(
         self,
@@ -144,7 +162,8 @@ class SideBySide:
         if not self._deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
-        asked = sum(entry.is_asked_for for entry in entries.values())
+        self.plan_rounds()
+        pace = self._pace(case, entries, weight)
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         foreseen = self._setup.forecast.doing(Work.ROUNDS, *entries, name=case)
@@ -158,7 +177,6 @@ class SideBySide:
                 show(doing, detail, left)
 
             keep = functools.partial(self._keep, case, weight, asking.id, entries)
-            pace = self._pace(asked, weight)
             found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep)
             keep(found, spent)
         self._note_least(scenario, entries, found)
@@ -202,6 +220,9 @@ class SideBySide:
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
                 self._setup.forecast.saw(variant, entries[variant].workload, measured.rounds)
+                if self._is_large:
+                    rounds = len(measured.rounds) + measured.crowded_rounds
+                    self._setup.forecast.repeat(case, rounds / self._rounds, [variant])
                 self._variances.append(measured.variance)
 
     @property
@@ -212,13 +233,15 @@ class SideBySide:
     def _is_large(self) -> bool:
         return self._setup.source.weights >= LARGE_WEIGHTS
 
-    def _pace(self, benchmarks: int, weight: float) -> Pace:
+    def _pace(self, case: str, entries: Mapping[str, Entry], weight: float) -> Pace:
         settings = self._setup.settings
+        benchmarks = sum(entry.is_asked_for for entry in entries.values())
+        planned_s = self._planned_s.get(case, 0.0)
         return Pace(
             self._rounds,
             settings.warmup_rounds,
             settings.max_noise,
-            self.budget.share_s(benchmarks, weight),
+            max(self.budget.share_s(benchmarks, weight), planned_s),
             FEWEST_PAIRS if settings.rounds is None else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
@@ -226,7 +249,7 @@ class SideBySide:
             not energy_meter(self._setup.device).source,
             self._setup.busy_cores,
             estimate_prior(self._variances),
-            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
+            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None, saves=not planned_s),
             self.budget.run_share_s(benchmarks, weight),
         )
 
