@@ -40,7 +40,7 @@ def test_what_cannot_win_may_be_less_sure_and_what_decides_must_be_surer() -> No
 
 
 def test_where_time_is_not_to_be_saved_what_cannot_win_is_as_sure_as_others() -> None:
-    assert Allocation(saves=False).half_widths(FOUR, 0.03) == dict.fromkeys(FOUR, 0.03)
+    assert Allocation(saves_time=False).half_widths(FOUR, 0.03) == dict.fromkeys(FOUR, 0.03)
 
 
 def test_a_winner_that_is_alone_need_not_be_surer() -> None:

@@ -18,6 +18,8 @@ import unhurried
 from toy_engine import FILES, SIZES, SUITE
 from waiting import wait_until
 
+from llm_bench_fixtures.session import measuring
+
 if TYPE_CHECKING:
     from conftest import Bench
 
@@ -440,6 +442,14 @@ def test_the_answer_so_far_is_shown_and_reported_while_the_run_goes_on(toys: Ben
     assert result.stdout.lines.index(told[0]) < len(result.stdout.lines) / 2
     page = (toys.pytester.path / "llm-bench-report" / "report.html").read_text(encoding="utf-8")
     assert "Unfinished" not in page
+
+
+def test_a_longer_time_than_a_large_model_needs_is_told_as_more_rounds(
+    toys: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "LARGE_WEIGHTS", 0.0)
+    result = run(toys, "--llm-time=60s", "--llm-max-noise=3%", variants="toy,half")
+    result.stdout.re_match_lines([r"llm-bench: about \d+ s: .*rounds \d+ s \(at least \d+ s\)"])
 
 
 def test_one_at_a_time_each_is_still_in_a_process_of_its_own(toys: Bench) -> None:

@@ -267,7 +267,7 @@ def test_rounds_beyond_the_least_are_told_and_teach_nothing(forecast: Forecast, 
         forecast.expect_rounds("fp32", case, Phases(5.0), Phases(10.0))
     forecast.repeat("a", 4.0)
     assert (forecast.left_s, forecast.least_rounds_s(["fp32"], "a")) == (60.0, 15.0)
-    assert forecast.least_timed_s() == {"a": [10.0], "b": [10.0]}
+    assert forecast.least_timed_s() == {"a": {"fp32": 10.0}, "b": {"fp32": 10.0}}
     assert forecast.describe(1800.0) == "about 60 s: rounds 60 s (at least 30 s)"
     with forecast.doing(Work.ROUNDS, "fp32", name="a"):
         clock.advance(25.0)

@@ -12,9 +12,9 @@ MOST_FINER = 100.0  # times as long for narrower intervals, which need the squar
 ROUNDS_PART = 0.5  # share of the run's time left, for rounds; the rest is for loads, quality and the least rounds
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
-HALVINGS = 40  # of a level's range, until it is found
-MOST_TIMES = 5.0  # as many rounds as at least, where a given time has room for more
 KEPT_IN_VAIN = 0.5  # share of the patience kept where a case found no calm at all: other work may never end
+MOST_TIMES = 5.0  # times the time of its least rounds that a case gets, where a given time has room
+HALVINGS = 40  # of the range in which times_by_case looks
 
 
 def benchmark_s(max_noise: float) -> float:
@@ -76,7 +76,7 @@ class TimeBudget:
 
 
 def times_by_case(least_s: Mapping[str, Sequence[float]], spare_s: float) -> dict[str, float]:
-    """How many times its least rounds each case gets, where so many seconds are left besides: 1 to MOST_TIMES.
+    """How many times the time of its least rounds each case gets, where so much is left besides: 1 to MOST_TIMES.
 
     A speed-up's interval is as wide as the inverse square root of its rounds. So the mean width of all is least where a
     case of m variants whose round takes c seconds in all has rounds in proportion to (m / c)^(2/3) (by Lagrange
@@ -87,14 +87,14 @@ def times_by_case(least_s: Mapping[str, Sequence[float]], spare_s: float) -> dic
     all_s = {case: sum(seconds) for case, seconds in least_s.items() if sum(seconds) > 0}
     weights = {case: (len(least_s[case]) ** 2 * seconds) ** (1 / 3) for case, seconds in all_s.items()}
 
-    def times(level_s: float) -> dict[str, float]:
-        return {case: min(max(level_s * weights[case] / all_s[case], 1.0), MOST_TIMES) for case in all_s}
+    def shares(level: float) -> dict[str, float]:
+        return {case: min(max(level * weights[case] / all_s[case], 1.0), MOST_TIMES) for case in all_s}
 
-    def needs_s(level_s: float) -> float:
-        return sum(factor * all_s[case] for case, factor in times(level_s).items())
+    def needs_s(level: float) -> float:
+        return sum(times * all_s[case] for case, times in shares(level).items())
 
     low, high = 0.0, max((MOST_TIMES * all_s[case] / weights[case] for case in all_s), default=0.0)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if needs_s(middle) <= sum(all_s.values()) + spare_s else (low, middle)
-    return times(low)
+    return shares(low)

@@ -192,7 +192,7 @@ class Piece:
     """More of that, which is repeated until `least_s` have passed."""
     least_s: float = 0.0
     times: float = 1.0
-    """How often `repeated` is."""
+    """Multiples of `repeated` that are planned."""
 
     def seconds(self, pace: Phases) -> float:
         """pace: how many times as long as expected the variant's passes of each kind take."""
@@ -246,19 +246,20 @@ class Forecast:
         self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
 
     def repeat(self, case: str, times: float, variants: Collection[str] | None = None) -> None:
-        """Expect so many times the least timed rounds of a case. variants: those alone.
+        """Expect so many times the least timed rounds of a case. variants: of these alone.
 
-        Called before it is `done`, that keeps rounds beyond those expected out of what is learnt of their time.
+        Before a case is `done` it is told how many it had: then more rounds don't count as slower ones.
         """
         pieces = self._left[Work.ROUNDS]
         for place in [one for one in pieces if one[0] == case and (variants is None or one[1] in variants)]:
             pieces[place] = replace(pieces[place], times=times)
 
-    def least_timed_s(self) -> dict[str, list[float]]:
-        """Seconds that the least timed rounds to come take, of each variant, by case."""
-        found: dict[str, list[float]] = defaultdict(list)
+    def least_timed_s(self) -> dict[str, dict[str, float]]:
+        """Seconds that the least timed rounds to come take, by case and variant."""
+        found: dict[str, dict[str, float]] = defaultdict(dict)
+        correction = self.correction(Work.ROUNDS)
         for (case, variant), piece in self._left[Work.ROUNDS].items():
-            found[case].append(self.correction(Work.ROUNDS) * _at(self._pace(variant), piece.repeated))
+            found[case][variant] = correction * _at(self._pace(variant), piece.repeated)
         return found
 
     def expect_runner(self, variant: str, runner: Runner) -> None:

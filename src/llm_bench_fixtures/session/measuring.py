@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from statistics import median
@@ -36,7 +36,7 @@ ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a
 # Weights of a model that is not warmed up for a whole round, nor observed in one of its own. Size decides and not time,
 # so that all runs observe memory alike; a step of it takes over 10 ms, to which noting its pass adds 0.1 to 0.2.
 LARGE_WEIGHTS = 2e8
-LAST_BLOCK = 0.5  # blocks that a case's last one takes beyond its share, on average
+KEPT_SHARE = 0.05  # of a given time
 
 
 class SideBySide:
@@ -53,7 +53,7 @@ class SideBySide:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
-        self._stage: Callable[[str], Stage] = lambda _: Stage.LATENCY  # of a case
+        self._stage: Callable[[str], Stage] = lambda _: Stage.LATENCY  # of a case; until `go_by`, all decide
         self._setup = setup
         self._loader = loader
         self._reference = reference
@@ -64,7 +64,7 @@ class SideBySide:
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self._planned_s: dict[str, float] = {}  # seconds of each case's timed rounds, where there is time for more
+        self._times: Mapping[str, float] = {}  # the least timed rounds that there is time for, by case
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -94,20 +94,37 @@ class SideBySide:
         return weight if weight > 1 and self._stage(case) is not Stage.OTHER else 1.0
 
     def plan_rounds(self) -> None:
-        """Expect more rounds of a large model's cases to come where a time was given that has room for them: not of
-        those before quality, so that the first answer comes as soon as else."""
+        """Expect more rounds of a large model's cases where a time was given that has room for them. Those before
+        quality get none, so that the first answer comes as soon as else, unless the run has no others.
+
+        KEPT_SHARE of the time is kept for what the forecast doesn't know, such as load tests."""
         settings, forecast = self._setup.settings, self._setup.forecast
         is_given = "time" in settings.given and self._deadline.is_limited
         if not (self._is_large and is_given and settings.max_noise):
             return
-        least_s = {case: each for case, each in forecast.least_timed_s().items() if self._stage(case) > Stage.QUALITY}
-        for case in least_s:
+        all_s = forecast.least_timed_s()
+        timed_s = {case: each for case, each in all_s.items() if self._is_late(case)} or all_s
+        for case in timed_s:
             forecast.repeat(case, 1.0)
-        spare_s = self._deadline.left_s - MARGIN * (forecast.left_s or 0.0)
-        for case, times in times_by_case(least_s, spare_s).items():
+        needed_s = forecast.left_s or 0.0
+        kept_s = max((MARGIN - 1) * needed_s, KEPT_SHARE * self._deadline.limit_s)
+        spare_s = self._deadline.left_s - needed_s - kept_s
+        self._times = times_by_case({case: [*each.values()] for case, each in timed_s.items()}, spare_s)
+        for case, times in self._times.items():
             forecast.repeat(case, times)
-            blocks = times * self._rounds - LAST_BLOCK
-            self._planned_s[case] = sum(least_s[case]) * blocks / self._rounds if times > 1 else 0.0
+
+    def _is_late(self, case: str) -> bool:
+        return self._stage(case) > Stage.QUALITY
+
+    def _planned_s(self, case: str, variants: Collection[str]) -> float:
+        """Seconds for the timed rounds of a case where more than the least are planned, but for half a block, which the
+        last one takes longer on average; else 0. So it is of late cases while another group has earlier ones to come.
+        """
+        times, timed_s = self._times.get(case, 1.0), self._setup.forecast.least_timed_s()
+        if times <= 1 or (self._is_late(case) and not all(map(self._is_late, timed_s))):
+            return 0.0
+        least_s = sum(timed_s.get(case, {}).get(variant, 0.0) for variant in variants)
+        return least_s * (times - 0.5 / self._rounds)
 
     def measure(
         self,
@@ -158,7 +175,7 @@ class SideBySide:
     ) -> None:
         """asking: the variant whose test it is."""
         steps = sum(entry.workload.steps for entry in entries.values())
-        expected_s = self._expected_s(scenario, steps) or self._setup.forecast.least_rounds_s(entries, case)
+        expected_s = self._setup.forecast.least_rounds_s(entries, case) or self._expected_s(scenario, steps)
         if not self._deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
@@ -216,13 +233,12 @@ class SideBySide:
         """
         self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
+        for variant, entry in entries.items() if self._is_large else ():
+            self._setup.forecast.repeat(case, max(len(entry.rounds) / self._rounds, 1.0), [variant])
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
                 self._setup.forecast.saw(variant, entries[variant].workload, measured.rounds)
-                if self._is_large:
-                    rounds = len(measured.rounds) + measured.crowded_rounds
-                    self._setup.forecast.repeat(case, rounds / self._rounds, [variant])
                 self._variances.append(measured.variance)
 
     @property
@@ -236,20 +252,20 @@ class SideBySide:
     def _pace(self, case: str, entries: Mapping[str, Entry], weight: float) -> Pace:
         settings = self._setup.settings
         benchmarks = sum(entry.is_asked_for for entry in entries.values())
-        planned_s = self._planned_s.get(case, 0.0)
+        planned_s = self._planned_s(case, entries)
         return Pace(
             self._rounds,
             settings.warmup_rounds,
             settings.max_noise,
             max(self.budget.share_s(benchmarks, weight), planned_s),
-            FEWEST_PAIRS if settings.rounds is None else None,
+            FEWEST_PAIRS if settings.rounds is None and not planned_s else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
             self._is_large,
             not energy_meter(self._setup.device).source,
             self._setup.busy_cores,
             estimate_prior(self._variances),
-            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None, saves=not planned_s),
+            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None, saves_time=not planned_s),
             self.budget.run_share_s(benchmarks, weight),
         )
 
