@@ -612,6 +612,15 @@ def test_a_settled_variant_drops_out_and_the_reference_stays_for_the_others(tabl
     assert tail.count("fp32") == tail.count("int8") == 5
 
 
+def test_where_time_need_not_be_saved_a_settled_variant_goes_on_next_to_a_noisy_one(table: Table) -> None:
+    """In the report the noisy one's scatter makes the other's interval wider."""
+    table.add("fp32", 1.0)
+    table.add("bf16", 0.5)
+    table.add("int8", *NOISY)
+    table.run(replace(FAST, max_noise=0.01, share_s=100.0, allocation=Allocation(saves_time=False)))
+    assert counts(table)["bf16"] == counts(table)["int8"] == counts(table)["fp32"] > 2 * ENOUGH_ROUNDS
+
+
 def test_no_block_begins_once_the_time_is_spent(table: Table) -> None:
     """A block takes 1 s and that of the noisy one: after 8 of them 26.5 s are over, after 9 of them 31.5."""
     table.add("fp32", 1.0)

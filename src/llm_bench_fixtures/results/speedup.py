@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap, zip_longest
 from operator import attrgetter, eq
@@ -32,10 +32,10 @@ from llm_bench_fixtures.statistics.shrinkage import (
     NO_PRIOR,
     VarianceEstimate,
     estimate_prior,
-    shrink,
+    expected_beside,
+    together,
 )
 
-SHARED_BY_COMPARISONS = 0.25  # correlation of two comparisons' variances
 WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 
@@ -63,12 +63,12 @@ def _with_expectation(records: Sequence[Record]) -> list[Record]:
         if found.variance >= LEAST_VARIANCE:
             of_case[_blocks_of(one)][one.test] = found
             of_variant[one.variant].append(found.variance)
-    prior = estimate_prior(_together(own.values()) for own in of_case.values())
+    prior = estimate_prior(together(own.values()) for own in of_case.values())
     least = {name: statistics.median(own) for name, own in of_variant.items() if len(own) >= LEAST_COMPARISONS}
 
     def expected(record: Record) -> VarianceEstimate:
         others = [one for test, one in of_case.get(_blocks_of(record), {}).items() if test != record.test]
-        found = shrink(_together(others), prior) if others else prior
+        found = expected_beside(others, prior)
         return replace(found, variance=max(found.variance, least.get(record.variant, 0.0)))
 
     return [replace(one, expected_variance=expected(one)) if one.reference_s else one for one in records]
@@ -82,17 +82,6 @@ def _blocks_of(record: Record) -> tuple[str, str, float]:
 def _has_pairs(record: Record) -> bool:
     """Whether it tells how far pairs scatter; the reference's own record doesn't."""
     return len(record.reference_s) >= FEWEST_PAIRS and record.reference_s != record.rounds_s
-
-
-def _together(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
-    """One variance of a case's comparisons, which share the reference's rounds.
-
-    Where both sides of a pair scatter alike, two comparisons' logarithms correlate by a half, and their variances by
-    the square of that, a quarter. So many count for fewer degrees of freedom than they have.
-    """
-    freedom = sum(one.freedom for one in variances)
-    mean = sum(one.variance * one.freedom for one in variances) / freedom
-    return VarianceEstimate(mean, freedom / (1 + (len(variances) - 1) * SHARED_BY_COMPARISONS))
 
 
 def like_cases(records: Iterable[Record]) -> Mapping[str, list[Record]]:

@@ -25,6 +25,7 @@ from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, are_far_apart, log_ratio
+from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, VarianceEstimate, expected_beside
 from llm_bench_fixtures.statistics.spread import interval
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -127,6 +128,8 @@ class _Blocks:
     """Whether the case goes on because the answer is open."""
     preempts: bool = False
     """Whether slices end wherever they are, and not between tokens."""
+    variances: dict[str, VarianceEstimate] = field(default_factory=dict)
+    """Variance between the pairs of each variant so far."""
     crowded: list[float] = field(default_factory=list)
     """Share of each block's looks in which other work ran."""
     share_done: float = 0.0
@@ -260,7 +263,9 @@ class _Blocks:
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
         alive = {name: self._measured(entry) for name, entry in self.entries.items() if entry.failure is None}
-        ratios = {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
+        self.variances = {name: one.variance for name, one in alive.items() if name != self.reference}
+        found = {name: self._ratio(name, measured) for name, measured in alive.items()}
+        ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
         half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
         may_go_on = self.elapsed_s + self.block_s <= self._longest_s
         longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
@@ -277,11 +282,19 @@ class _Blocks:
         is_alone = len(alive) == 1 and all(self.entries[name].is_asked_for for name in alive)
         return with_reference if is_alone and self.reference in wanting else []
 
-    def _ratio(self, measured: Measured) -> LogRatio | None:
+    def _ratio(self, name: str, measured: Measured) -> LogRatio | None:
         """Log ratio of the reference's rounds over the variant's next to them, so far; None where they are too few."""
         if not measured.reference_rounds:
             return None
-        return log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
+        return log_ratio(measured.reference_s, measured.rounds_s, self._expected(name))
+
+    def _expected(self, name: str) -> VarianceEstimate:
+        """Expected variance between the variant's pairs: by the cases before this one and, where time needn't be saved,
+        by the other variants, as in the report. Else a steady variant would go on as long as its neighbours scatter."""
+        if self.pace.allocation.saves_time:
+            return self.pace.expected_variance
+        others = [one for other, one in self.variances.items() if other != name and one.variance >= LEAST_VARIANCE]
+        return expected_beside(others, self.pace.expected_variance)
 
     @property
     def _longest_s(self) -> float:
@@ -299,7 +312,7 @@ class _Blocks:
         is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
         if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, measured, half_width)):
             # A third pair tells which of two that lie far apart is odd.
-            return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self.pace.expected_variance)
+            return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self._expected(name))
         if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
@@ -341,7 +354,7 @@ class _Blocks:
 
     def _is_narrow(self, name: str, measured: Measured, half_width: float) -> bool:
         if measured.reference_rounds and name != self.reference:
-            ratio = self._ratio(measured)
+            ratio = self._ratio(name, measured)
             return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= half_width
         found = interval(measured.rounds_s)
         return found is not None and found.relative_half_width <= half_width

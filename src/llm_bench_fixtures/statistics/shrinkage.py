@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.statistics.spread import variance
 
 LEAST_COMPARISONS = 3  # to tell how alike their variances are
 LEAST_VARIANCE = 1e-12  # below it nothing is told: pairs that agree to a millionth agree by the ticks of their clock
+SHARED_BY_COMPARISONS = 0.25  # correlation of two comparisons' variances
 MOST_HALF_FREEDOM, LEAST_HALF_FREEDOM = 1e6, 1e-6  # bounds of half the prior's degrees of freedom
 
 
@@ -79,6 +80,22 @@ def estimate_prior(variances: Iterable[VarianceEstimate]) -> VarianceEstimate:
     half = inverse_trigamma(excess)
     variance = math.exp(statistics.fmean(logs) + float(psi(half)) - math.log(half))
     return VarianceEstimate(variance, min(2 * half, sum(one.freedom for one in known)))
+
+
+def together(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
+    """One variance of a case's comparisons, one or more, which share the reference's rounds.
+
+    Where both sides of a pair scatter alike, two comparisons' logarithms correlate by a half, and their variances by
+    the square of that, a quarter. So many count for fewer degrees of freedom than they have.
+    """
+    freedom = sum(one.freedom for one in variances)
+    mean = sum(one.variance * one.freedom for one in variances) / freedom
+    return VarianceEstimate(mean, freedom / (1 + (len(variances) - 1) * SHARED_BY_COMPARISONS))
+
+
+def expected_beside(others: Collection[VarianceEstimate], prior: VarianceEstimate) -> VarianceEstimate:
+    """Expected variance of a comparison, by those of the case's other comparisons. prior: by the run's other cases."""
+    return shrink(together(others), prior) if others else prior
 
 
 def inverse_trigamma(value: float) -> float:
