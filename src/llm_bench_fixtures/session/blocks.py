@@ -290,7 +290,8 @@ class _Blocks:
 
     def _expected(self, name: str) -> VarianceEstimate:
         """Expected variance between the variant's pairs: by the cases before this one and, where time needn't be saved,
-        by the other variants, as in the report. Else a steady variant would go on as long as its neighbours scatter."""
+        by the other variants. The report goes by both. So a steady variant goes on as long as its neighbours scatter.
+        """
         if self.pace.allocation.saves_time:
             return self.pace.expected_variance
         others = [one for other, one in self.variances.items() if other != name and one.variance >= LEAST_VARIANCE]

@@ -64,7 +64,9 @@ class SideBySide:
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self._times: Mapping[str, float] = {}  # the least timed rounds that there is time for, by case
+        self._has_late = False
+        self._times: Mapping[str, float] = {}  # multiples of the least timed rounds that are planned, by case
+        self._timed_s: dict[str, dict[str, float]] = defaultdict(dict)  # seconds of these, by variant, done or not
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -86,6 +88,7 @@ class SideBySide:
         """
         self.forgo([scenario for _, scenario in benchmarks])
         self._stage = stage
+        self._has_late = any(self._is_late(case) for case, _ in benchmarks)
         self.budget.expect([self.weight_of(*one) for one in benchmarks])
 
     def weight_of(self, case: str, scenario: str) -> float:
@@ -103,8 +106,9 @@ class SideBySide:
         if not (self._is_large and is_given and settings.max_noise):
             return
         all_s = forecast.least_timed_s()
-        timed_s = {case: each for case, each in all_s.items() if self._is_late(case)} or all_s
-        for case in timed_s:
+        timed_s = {case: each for case, each in all_s.items() if self._is_late(case) or not self._has_late}
+        for case, each in timed_s.items():
+            self._timed_s[case].update(each)
             forecast.repeat(case, 1.0)
         needed_s = forecast.left_s or 0.0
         kept_s = max((MARGIN - 1) * needed_s, KEPT_SHARE * self._deadline.limit_s)
@@ -118,13 +122,12 @@ class SideBySide:
 
     def _planned_s(self, case: str, variants: Collection[str]) -> float:
         """Seconds for the timed rounds of a case where more than the least are planned, but for half a block, which the
-        last one takes longer on average; else 0. So it is of late cases while another group has earlier ones to come.
+        last one takes longer on average; else 0. Also 0 for a late case while early ones of other groups are to come.
         """
-        times, timed_s = self._times.get(case, 1.0), self._setup.forecast.least_timed_s()
-        if times <= 1 or (self._is_late(case) and not all(map(self._is_late, timed_s))):
+        times, to_come = self._times.get(case, 1.0), self._setup.forecast.least_timed_s()
+        if times <= 1 or (self._is_late(case) and not all(map(self._is_late, to_come))):
             return 0.0
-        least_s = sum(timed_s.get(case, {}).get(variant, 0.0) for variant in variants)
-        return least_s * (times - 0.5 / self._rounds)
+        return sum(self._timed_s[case].get(variant, 0.0) for variant in variants) * (times - 0.5 / self._rounds)
 
     def measure(
         self,
@@ -175,7 +178,7 @@ class SideBySide:
     ) -> None:
         """asking: the variant whose test it is."""
         steps = sum(entry.workload.steps for entry in entries.values())
-        expected_s = self._setup.forecast.least_rounds_s(entries, case) or self._expected_s(scenario, steps)
+        expected_s = self._expected_s(scenario, steps) or self._setup.forecast.least_rounds_s(entries, case)
         if not self._deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
