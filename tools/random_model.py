@@ -7,8 +7,8 @@ It takes 2 GB, in float32, and has the embedded model's tokenizer.
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from pathlib import Path
 
 from embedded import TINY_FOLDER
@@ -29,11 +29,14 @@ SHAPE = Qwen2Config(
 )
 
 
-def main(folder: Path) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a new folder to save it in")
+    folder = parser.parse_args().folder
     Qwen2ForCausalLM(SHAPE).save_pretrained(folder)
     for path in TINY_FOLDER.glob("tokenizer*.json"):
         shutil.copy(path, folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
