@@ -18,6 +18,7 @@ from llm_bench_fixtures.results.speedup import (
     mean_speedup_between,
     record_log_ratio,
     record_speedup,
+    rounds_together,
     share_blocks,
     waiting_share,
     with_expected_variance,
@@ -113,10 +114,22 @@ def test_a_record_without_blocks_has_no_speedup_over_another() -> None:
 
 
 def test_records_share_blocks_where_they_stand_beside_the_same_rounds() -> None:
-    one, shorter, other = (make_record(reference_s=seconds) for seconds in ((1.0, 2.0), (1.0,), (2.0, 2.0)))
+    one, shorter, other = (make_record(reference_s=seconds) for seconds in ((1.0, 2.0), (1.0,), (3.0, 4.0)))
     assert share_blocks(one, shorter)
     assert not share_blocks(one, other)
     assert not share_blocks(make_record(), make_record())
+
+
+def test_records_that_were_left_out_of_unlike_blocks_are_compared_by_those_of_both() -> None:
+    """The first and the third of the other's three, and the first two of its own."""
+    fast = make_record("bf16", rounds_s=(1.0, 9.0, 3.0), reference_s=(1.0, 2.0, 3.0))
+    slow = make_record("nf4", rounds_s=(2.0, 6.0, 9.0), reference_s=(1.0, 3.0, 4.0))
+    assert rounds_together(fast, slow) == [(0, 0), (2, 1)]
+    assert rounds_together(slow, fast) == [(0, 0), (1, 2)]
+    expected = VarianceEstimate(1.0, 1.0)  # without it two pairs are too few
+    found = speedup_between(replace(fast, expected_variance=expected), replace(slow, expected_variance=expected))
+    assert found is not None
+    assert (found.ratio, found.rounds) == (pytest.approx(2.0), 3)
 
 
 def scattering(*logs: float, **changes: Any) -> Record:

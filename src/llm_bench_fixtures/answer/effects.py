@@ -13,7 +13,7 @@ from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.picks import MUCH, Found
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
-from llm_bench_fixtures.results.speedup import record_speedup, share_blocks, waiting_share
+from llm_bench_fixtures.results.speedup import record_speedup, rounds_together, waiting_share
 from llm_bench_fixtures.statistics.pooling import mean_over_runs
 from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_from
 
@@ -131,9 +131,10 @@ def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
     of decoding.
     """
     own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
-    if share_blocks(record, reference):
-        both = min(len(own_s), len(reference_s))  # one may have been settled earlier
-        ratio = log_ratio(reference_s[:both], own_s[:both])
+    if len(own_s) < len(record.rounds_s) or len(reference_s) < len(reference.rounds_s):
+        return None
+    if shared := rounds_together(record, reference):
+        ratio = log_ratio([reference_s[number] for _, number in shared], [own_s[number] for number, _ in shared])
         return ratio and replace(ratio, drift=record.drift)
     ratio, share = log_ratio(record.reference_s, own_s), log_ratio(reference.rounds_s, reference_s)
     if ratio is None or share is None:

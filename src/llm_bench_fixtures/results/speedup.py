@@ -8,9 +8,10 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import starmap, zip_longest
-from operator import attrgetter, eq
+from operator import attrgetter
 
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases, mean_over_runs
@@ -186,22 +187,32 @@ def _between(of: Record | None, over: Record | None) -> LogRatio | None:
     compares with the reference."""
     if of is None or over is None:
         return None
-    if share_blocks(of, over):
-        shared = min(len(of.rounds_s), len(over.rounds_s))
+    if shared := rounds_together(of, over):
         expected = max(of.expected_variance, over.expected_variance, key=attrgetter("variance"))
-        ratio = log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], expected)
+        of_s, over_s = [of.rounds_s[own] for own, _ in shared], [over.rounds_s[other] for _, other in shared]
+        ratio = log_ratio(over_s, of_s, expected)
         return replace(ratio, drift=of.drift.plus(over.drift)) if ratio else None
     own, other = _in_one_run(of), _in_one_run(over)
     return None if own is None or other is None else own.minus(other)
 
 
 def share_blocks(one: Record, other: Record) -> bool:
-    """Whether both were measured in the same blocks: beside the same rounds of the reference.
+    """Whether both were measured in the same blocks, of pooled runs in any run."""
+    return any(a and b and rounds_together(a, b) for a, b in zip(one.by_run, other.by_run, strict=False))
 
-    One of them may have been settled after fewer blocks. Of pooled runs, in any run.
+
+def rounds_together(one: Record, other: Record) -> list[tuple[int, int]]:
+    """Numbers of the rounds of either, from 0, that were measured next to the same round of the reference.
+
+    Not all need be: one of them may have been settled after fewer blocks than the other.
     """
-    both = ((a.reference_s, b.reference_s) for a, b in zip(one.by_run, other.by_run, strict=False) if a and b)
-    return any(a and b and all(map(eq, a, b)) for a, b in both)
+    found: list[tuple[int, int]] = []
+    first = 0
+    for number, seconds in enumerate(one.reference_s):
+        with suppress(ValueError):  # the other wasn't in that block
+            first = other.reference_s.index(seconds, first) + 1
+            found.append((number, first - 1))
+    return found
 
 
 def disturbed_pairs(record: Record) -> int:
