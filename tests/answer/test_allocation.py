@@ -39,10 +39,6 @@ def test_what_cannot_win_may_be_less_sure_and_what_decides_must_be_surer() -> No
     assert Allocation().half_widths(FOUR, 0.03) == {"fp32": 0.06, "v0": 0.03, "v1": 0.03, "v2": 0.06}
 
 
-def test_where_time_is_not_to_be_saved_what_cannot_win_is_as_sure_as_others() -> None:
-    assert Allocation(saves_time=False).half_widths(FOUR, 0.03) == dict.fromkeys(FOUR, 0.03)
-
-
 def test_a_winner_that_is_alone_need_not_be_surer() -> None:
     alone = {"fp32": REFERENCE, "v0": ratio(0.5), "v1": ratio(0.2)}
     assert Allocation(decides=True).half_widths(alone, 0.03) == {"fp32": 0.06, "v0": 0.03, "v1": 0.06}

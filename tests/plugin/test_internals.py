@@ -266,6 +266,24 @@ def test_rounds_that_were_timed_elsewhere_are_the_fixtures_own(pytester: pytest.
     assert saved["options"]["timer"] == "perf_counter"
 
 
+def test_the_times_of_a_test_that_has_ended_can_be_replaced(pytester: pytest.Pytester) -> None:
+    """Seen in pytest-benchmark 5.3.1: its table and its file are written from `stats.stats` once all tests are over."""
+    body = (
+        "ended = []\n"
+        "def test(benchmark):\n"
+        "    internals.report_times(benchmark, [9.0, 9.0], again=None)\n"
+        "    assert benchmark.stats.stats.mean == 9.0\n"
+        "    ended.append(benchmark)\n"
+        "def test_last():\n"
+        "    internals.replace_times(ended[0], [1.0, 2.0, 3.0])\n"
+    )
+    result = run_inside(pytester, body, "--benchmark-json=out.json")
+    result.assert_outcomes(passed=2)
+    (saved,) = json.loads((pytester.path / "out.json").read_text(encoding="utf-8"))["benchmarks"]
+    assert (saved["stats"]["data"], saved["stats"]["mean"], saved["stats"]["rounds"]) == ([1.0, 2.0, 3.0], 2.0, 3)
+    result.stdout.re_match_lines([r"test .*1\.0000.*3\.0000.*2\.0000.*"])
+
+
 @pytest.mark.parametrize(
     ("within", "warns"), [("internals.counting_as_used(benchmark)", False), ("nullcontext()", True)]
 )

@@ -18,7 +18,7 @@ import unhurried
 from toy_engine import FILES, SIZES, SUITE
 from waiting import wait_until
 
-from llm_bench_fixtures.session import measuring
+from llm_bench_fixtures.session import budget, further, measuring
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -444,12 +444,35 @@ def test_the_answer_so_far_is_shown_and_reported_while_the_run_goes_on(toys: Ben
     assert "Unfinished" not in page
 
 
-def test_a_longer_time_than_a_large_model_needs_is_told_as_more_rounds(
+COUNTED = """
+def pytest_llm_bench_metrics():
+    from llm_bench_fixtures import Direction, Kind, Metric, Unit
+    count = lambda record, variant: float(len(record.rounds_s))
+    kind = Unit.NONE, Direction.NEITHER, Kind.EXACT
+    return [Metric("counted", "Rounds", "rounds", *kind, "their number", value=count)]
+"""
+
+
+def test_a_longer_time_than_a_large_model_needs_goes_into_further_rounds(
     toys: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """They are in the records, in pytest-benchmark's file and in what a project's own metric computes."""
     monkeypatch.setattr(measuring, "LARGE_WEIGHTS", 0.0)
-    result = run(toys, "--llm-time=60s", "--llm-max-noise=3%", variants="toy,half")
-    result.stdout.re_match_lines([r"llm-bench: about \d+ s: .*rounds \d+ s \(at least \d+ s\)"])
+    monkeypatch.setattr(budget, "MOST_TIMES", 3.0)
+    monkeypatch.setattr(further, "MOST_TIMES", 3.0)
+    toys.write(**FILES | {"conftest": FILES["conftest"] + COUNTED}, test_own=SIZES)
+    result = run(
+        toys, "--llm-time=60s", "--llm-max-noise=3%", "--llm-rounds=2", "--benchmark-json=all.json", variants="toy,half"
+    )
+    result.assert_outcomes(passed=4)
+    result.stdout.re_match_lines([r"llm-bench: about \d+ s: .*rounds \d+ s, further rounds \d+ s"])
+    saved = json.loads((toys.pytester.path / "all.json").read_text(encoding="utf-8"))["benchmarks"]
+    times = {one["fullname"]: one["stats"]["data"] for one in saved}
+    for record in toys.records():
+        assert len(record["rounds_s"]) == len(record["reference_s"]) >= 4
+        assert times[record["test"]] == record["rounds_s"]
+        assert record["extra"]["counted"] == len(record["rounds_s"])
+        assert len(record["tokens_s"]) == len(record["rounds_s"])
 
 
 def test_one_at_a_time_each_is_still_in_a_process_of_its_own(toys: Bench) -> None:

@@ -30,6 +30,7 @@ from llm_bench_fixtures.session.blocks import (
     PREEMPTED_STEP_S,
     SLICE_S,
     WARM_STEPS,
+    Blocks,
     Step,
     measure_side_by_side,
 )
@@ -612,13 +613,36 @@ def test_a_settled_variant_drops_out_and_the_reference_stays_for_the_others(tabl
     assert tail.count("fp32") == tail.count("int8") == 5
 
 
-def test_where_time_need_not_be_saved_a_settled_variant_goes_on_next_to_a_noisy_one(table: Table) -> None:
-    """In the report the noisy one's scatter makes the other's interval wider."""
+def test_further_blocks_run_all_variants_that_have_not_failed(table: Table) -> None:
+    """The second ends at its sixth round, as it is steady; the third fails in the first further block."""
     table.add("fp32", 1.0)
     table.add("bf16", 0.5)
-    table.add("int8", *NOISY)
-    table.run(replace(FAST, max_noise=0.01, share_s=100.0, allocation=Allocation(saves_time=False)))
-    assert counts(table)["bf16"] == counts(table)["int8"] == counts(table)["fp32"] > 2 * ENOUGH_ROUNDS
+    table.add("int8", *NOISY, fails_at=9)
+    ended: list[Blocks] = []
+    pace = replace(FAST, max_noise=0.01, share_s=30.0)
+    measure_side_by_side(table.entries, "fp32", pace, clock=table.clock, on_end=ended.append)
+    (run,), first = ended, counts(table)
+    assert first == {"fp32": 9, "bf16": 6, "int8": 9}
+    told: list[tuple[str, str, Left | None]] = []
+    before_s = table.clock()
+    found = run.go_on(lambda *step: told.append(step))
+    assert found.keys() == {"fp32", "bf16"}
+    assert counts(table) == {"fp32": 10, "bf16": 7, "int8": 9}
+    assert len(found["bf16"].rounds) == len(found["bf16"].reference_rounds) == 7
+    assert run.block_s == table.clock() - before_s
+    assert (run.can_go_on, [*run.alive]) == (True, ["fp32", "bf16"])
+    assert told[0][0] == "round 10"
+    assert told[0][2] is not None
+
+
+def test_without_the_reference_no_further_block_compares_anything(table: Table) -> None:
+    table.add("fp32", 1.0, fails_at=3)
+    table.add("bf16", 0.5)
+    ended: list[Blocks] = []
+    measure_side_by_side(table.entries, "fp32", FAST, clock=table.clock, on_end=ended.append)
+    assert ended[0].can_go_on
+    assert ended[0].go_on(lambda *_: None).keys() == {"bf16"}
+    assert not ended[0].can_go_on
 
 
 def test_no_block_begins_once_the_time_is_spent(table: Table) -> None:

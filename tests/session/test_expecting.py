@@ -136,6 +136,15 @@ def test_two_rounds_are_timed_where_the_answer_does_not_go_by_a_case(
     assert saved_s == pytest.approx(fewer * runner("fp32", weights).round_s(SHAPE))
 
 
+def test_fewer_rounds_are_timed_where_further_ones_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, few = (
+        expected(monkeypatch, tmp_path, (FP32,), weights=10**9, case=replace(CASE, rounds=rounds))
+        for rounds in (None, 2)
+    )
+    saved_s = usual.expected_s(Work.ROUNDS, "fp32", "mine") - few.expected_s(Work.ROUNDS, "fp32", "mine")
+    assert saved_s == pytest.approx(runner("fp32", 10**9).round_s(SHAPE))
+
+
 def test_three_tokens_warm_a_large_model_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32,), weights=10**9)
     large = runner("fp32", 10**9)

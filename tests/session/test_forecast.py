@@ -261,18 +261,12 @@ def test_a_variant_that_failed_takes_no_more_time(forecast: Forecast) -> None:
     assert forecast.left_s == 10.0
 
 
-def test_rounds_beyond_the_least_are_told_and_teach_nothing(forecast: Forecast, clock: Clock) -> None:
-    """Of three rounds in 10 s, as of twelve in 40."""
+def test_further_rounds_are_told_besides_the_fewest(forecast: Forecast) -> None:
     for case in ("a", "b"):
-        forecast.expect_rounds("fp32", case, Phases(5.0), Phases(10.0))
-    forecast.repeat("a", 4.0)
-    assert (forecast.left_s, forecast.least_rounds_s(["fp32"], "a")) == (60.0, 15.0)
-    assert forecast.least_timed_s() == {"a": {"fp32": 10.0}, "b": {"fp32": 10.0}}
-    assert forecast.describe(1800.0) == "about 60 s: rounds 60 s (at least 30 s)"
-    with forecast.doing(Work.ROUNDS, "fp32", name="a"):
-        clock.advance(25.0)
-        forecast.repeat("a", 2.0, ["fp32"])
-    assert (forecast.correction(Work.ROUNDS), forecast.left_s) == (1.0, 15.0)
+        forecast.expect_rounds("fp32", case, Phases(5.0), Phases(10.0), least_s=12.0)
+    assert (forecast.least_timed_s, forecast.least_rounds_s(["fp32"], "a"), forecast.left_s) == (20.0, 15.0, 34.0)
+    forecast.expect(Work.FURTHER, "", 26.0)
+    assert forecast.describe(1800.0) == "about 60 s: rounds 34 s, further rounds 26 s"
 
 
 def test_what_is_said_at_the_start(forecast: Forecast) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -21,18 +22,19 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Part, Phase, Progress
 from llm_bench_fixtures.session import blocks, budget, measuring
-from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
-from llm_bench_fixtures.session.deadline import NO_LIMIT, RESERVE_S, RESERVE_SHARE, Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
+from llm_bench_fixtures.session.case import Measured, Pace, Spent
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.loader import VariantLoader
-from llm_bench_fixtures.session.measuring import SideBySide
+from llm_bench_fixtures.session.measuring import ROUNDS, SideBySide
 from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 from llm_bench_fixtures.workloads import CacheKind, Workload
 
 if TYPE_CHECKING:
-    from conftest import FakeClock
+    pass
 
 CASE = "test_own.py::test_mine[4]"
 WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
@@ -55,6 +57,7 @@ class Fake:
     width: int = 0
     is_beside: bool = False
     is_remote: bool = False
+    compile_s: float | None = None
     dies: bool = False
     limit: int | None = None
     """The number of the turn that a test's time limit cuts short."""
@@ -121,13 +124,18 @@ class Bench:
     forecast: Forecast
 
     def ask(
-        self, name: str, workload: Workload = WORKLOAD, *others: str, case: str = CASE, scenario: str = "precision"
+        self,
+        name: str,
+        workload: Workload = WORKLOAD,
+        *others: str,
+        case: str = CASE,
+        scenario: str = "precision",
+        with_further: Callable[[Measured], None] = lambda _: None,
     ) -> Measured:
         """What the test of a variant gets, while those of others are still to come."""
         model = cast(ModelHandle, self.loader.models[name])
-        return self.side_by_side.measure(
-            case, scenario, model, workload, lambda: [Variant(other, "torch", "does nothing") for other in others]
-        )
+        to_come = [Variant(other, "torch", "does nothing") for other in others]
+        return self.side_by_side.measure(case, scenario, model, workload, lambda: to_come, with_further)
 
     def ran(self) -> dict[str, int]:
         """How many timed rounds each variant has run."""
@@ -414,108 +422,22 @@ def test_where_energy_is_counted_nobody_is_preempted(paces: list[Pace], monkeypa
     assert [pace.may_preempt for pace in paces] == [True, False]
 
 
-LEAST_S = {"batch[8]": 20.0, CASE: 10.0, "another": 10.0}
-CASES = [(case, "precision") for case in LEAST_S]
+GIVEN: Mapping[str, Any] = {
+    "weights": 2e8,
+    "max_noise": 0.03,
+    "rounds": None,
+    "given": {"time": "2m"},
+    "deadline": Deadline(1e4),
+}
 
 
-@pytest.fixture
-def given(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    """Makes a bench of a large model with 100 s for measuring, of which each variant needs LEAST_S for its rounds."""
-    monkeypatch.setattr(measuring, "KEPT_SHARE", 0.0)
-
-    def made(*others: str, **more: Any) -> Bench:
-        limit_s = (100.0 + RESERVE_S) / (1 - RESERVE_SHARE)
-        usual: dict[str, Any] = {"weights": 2e8, "max_noise": 0.03, "rounds": None, "given": {"time": "2m"}}
-        usual["deadline"] = Deadline(limit_s, clock(), clock)
-        bench = make(Fake("fp32"), *map(Fake, others), clock=clock, **usual | more)
-        for case, seconds in LEAST_S.items():
-            for name in ("fp32", *others):
-                bench.forecast.expect_rounds(name, case, Phases(), Phases(seconds))
-        return bench
-
-    return made
-
-
-@pytest.fixture
-def shares(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Those of the cases that are measured, whose rounds take as long as expected, and as many as have time."""
-    found: list[float] = []
-
-    def measure(entries: dict[str, Entry], _: str, pace: Pace, *__: Any, **___: Any) -> Any:
-        found.append(pace.share_s)
-        assert pace.allocation.saves_time is (pace.share_s <= 1.0)
-        alive = [entry for entry in entries.values() if not cast(Fake, entry.model).dies]
-        block_s = sum(entry.expected_s for entry in alive) or 1.0
-        blocks = max(pace.rounds, math.ceil(pace.share_s / block_s))
-        clock.advance(blocks * block_s)
-        for entry in alive:
-            entry.rounds = {number: Round(entry.expected_s, (), ()) for number in range(blocks)}
-        return {name: Measured(None, (*entry.rounds.values(),)) for name, entry in entries.items()}, FREE
-
-    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
-    return found
-
-
-def test_what_a_given_time_leaves_is_for_more_rounds_of_a_large_models_late_cases(
-    given: Callable[..., Bench], shares: list[float]
-) -> None:
-    """The first case takes 20 of 100 s. 20 more are needed and a fifth of that is kept, so that the others get 38 s
-    each, but for half a block of 10/3 s. The second takes 11 blocks, which leave 43.3 - 2 s."""
-    bench = given()
-    bench.side_by_side.go_by(stage_of, CASES)
-    for case in LEAST_S:
+def test_a_large_models_late_cases_have_few_rounds_at_first_where_a_time_is_given(paces: list[Pace]) -> None:
+    bench = make(Fake("fp32"), **GIVEN)
+    bench.side_by_side.go_by(stage_of, [(CASE, "precision"), ("batch[8]", "batch")])
+    for case in (CASE, "batch[8]"):
         bench.ask("fp32", case=case)
-    assert shares == pytest.approx([1.0, 38.0 - 5 / 3, 130 / 3 - 2.0 - 5 / 3])
-
-
-def test_no_case_gets_over_five_times_the_time_of_its_least_rounds(
-    given: Callable[..., Bench], shares: list[float]
-) -> None:
-    bench = given(deadline=Deadline(1e4))
-    bench.side_by_side.go_by(stage_of, CASES)
-    bench.ask("fp32", case="batch[8]")
-    bench.ask("fp32")
-    assert shares == pytest.approx([1.0, 50.0 - 5 / 3])
-
-
-def test_a_late_case_gets_no_more_while_an_early_one_is_to_come(
-    given: Callable[..., Bench], shares: list[float]
-) -> None:
-    """Else the first answer would come later."""
-    bench = given()
-    bench.side_by_side.go_by(stage_of, CASES)
-    bench.ask("fp32")
-    assert shares == [1.0]
-
-
-def test_where_all_cases_are_early_they_get_more(given: Callable[..., Bench], shares: list[float]) -> None:
-    """As in a run of the case that the answer goes by alone, or where a plugin orders the tests. 52 s of 92 are shared:
-    20 s get 1.26 times as much as 10."""
-    bench = given()
-    bench.ask("fp32")
-    assert shares == pytest.approx([92.0 / (2 + 2 ** (1 / 3)) - 5 / 3])
-
-
-def test_a_part_of_a_case_gets_the_time_of_its_variants(given: Callable[..., Bench], shares: list[float]) -> None:
-    """Bug: where rounds have no room together, the first part took the time of all.
-
-    Of 100 s, 80 are needed and 16 kept. 4 more are shared by two cases of 20 s, 22 each. The second part, of 90 s: 70
-    are needed and 14 kept; of 6 more this case gets 2, as much for each second as the other; its 10 s become 12. The
-    reference runs next to it, as long again.
-    """
-    bench = given("large")
-    bench.side_by_side.go_by(lambda _: Stage.OTHER, CASES)
-    bench.ask("fp32", WORKLOAD, "large")
-    bench.ask("large")
-    assert shares == pytest.approx([10.0 * (22 / 20 - 1 / 6), 20.0 * (12 / 10 - 1 / 6)])
-
-
-def test_what_is_asked_for_again_gets_no_more(given: Callable[..., Bench], shares: list[float]) -> None:
-    bench = given()
-    for _ in range(2):
-        bench.ask("fp32")
-    assert shares[0] > 1.0
-    assert shares[1] == 1.0
+    assert [pace.rounds for pace in paces] == [FEWEST_PAIRS, ROUNDS]
+    assert [bench.side_by_side.first_rounds(case) for case in (CASE, "batch[8]")] == [FEWEST_PAIRS, None]
 
 
 @pytest.mark.parametrize(
@@ -527,51 +449,33 @@ def test_what_is_asked_for_again_gets_no_more(given: Callable[..., Bench], share
         pytest.param({"max_noise": 0.0}, id="just so many rounds"),
     ],
 )
-def test_elsewhere_a_case_gets_no_more(more: dict[str, Any], given: Callable[..., Bench], shares: list[float]) -> None:
-    bench = given(**more)
-    bench.side_by_side.plan_rounds()
-    assert bench.forecast.left_s == pytest.approx(40.0)
-    bench.ask("fp32")
-    assert shares == [1.0]
+def test_elsewhere_there_are_no_further_rounds(more: dict[str, Any]) -> None:
+    bench = make(Fake("fp32"), Fake("bf16"), **{**GIVEN, **more})
+    bench.side_by_side.go_by(lambda _: Stage.OTHER, [(CASE, "precision")])
+    assert bench.side_by_side.first_rounds(CASE) is None
+    bench.ask("fp32", WORKLOAD, "bf16")
+    ran = bench.ran()
+    bench.side_by_side.expect_further()
+    bench.side_by_side.further.run(lambda: None)
+    assert (bench.ran(), bench.forecast.left_s) == (ran, None)
 
 
-@pytest.mark.parametrize(("passed_s", "kept_share"), [(52.0, 0.0), (0.0, 0.6)])
-def test_where_a_given_time_leaves_nothing_a_case_gets_no_more(
-    passed_s: float,
-    kept_share: float,
-    given: Callable[..., Bench],
-    shares: list[float],
-    clock: FakeClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bench = given()
-    monkeypatch.setattr(measuring, "KEPT_SHARE", kept_share)
-    clock.advance(passed_s)
-    bench.ask("fp32")
-    assert shares == [1.0]
-
-
-def test_rounds_beyond_the_least_do_not_lengthen_the_forecast(given: Callable[..., Bench], shares: list[float]) -> None:
-    """It holds the planned ones, and more of them don't count as slower ones."""
-    bench = given()
-    bench.side_by_side.plan_rounds()
-    assert bench.forecast.left_s == pytest.approx(92.0)
-    bench.ask("fp32")
-    assert shares[0] > 10.0
-    assert bench.forecast.correction(Work.ROUNDS) == pytest.approx(1.0)
-
-
-def test_of_a_variant_that_dies_no_more_than_its_least_rounds_count_as_expected(
-    given: Callable[..., Bench], shares: list[float], clock: FakeClock
-) -> None:
-    """Of what was expected its least 10 s are missing. What is expected counts as much as six cases."""
-    bench = given("int8")
-    bench.loader.models["int8"].dies = True
-    before_s = clock()
-    bench.ask("fp32", WORKLOAD, "int8")
-    taken_s = clock() - before_s
-    assert taken_s > 10.0
-    assert bench.forecast.correction(Work.ROUNDS) == pytest.approx((taken_s / (taken_s + 10.0) + 6.0) / 7.0)
+def test_further_rounds_reach_the_tests_whose_first_ones_they_follow() -> None:
+    """Two cases of two variants, of which one test doesn't want them."""
+    bench = make(Fake("fp32"), Fake("bf16"), **GIVEN)
+    got: dict[str, list[int]] = defaultdict(list)
+    for case in (CASE, "another"):
+        first = bench.ask(
+            "fp32", WORKLOAD, "bf16", case=case, with_further=lambda one: got["fp32"].append(len(one.rounds))
+        )
+        assert len(first.rounds) == ROUNDS
+    bench.ask("bf16", case=CASE, with_further=lambda one: got["bf16"].append(len(one.rounds)))
+    bench.ask("bf16", case="another")
+    assert bench.side_by_side.further.expect() is None
+    assert bench.forecast.describe(1e4).startswith("about")
+    bench.side_by_side.further.run(lambda: got["all"].append(1))
+    assert got["bf16"] == [*range(ROUNDS + 1, ROUNDS + 1 + len(got["bf16"]))]
+    assert len(got["all"]) == len(got["fp32"]) > len(got["bf16"]) > 0
 
 
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,6 @@ class Allocation:
     """Whether the answer goes by the case."""
     kept: frozenset[str] | None = None
     """The variants that keep the limits of a winner; None: all."""
-    saves_time: bool = True
-    """Whether variants that can't win may have wider intervals, and steady ones end before others."""
 
     def half_widths(self, ratios: Mapping[str, LogRatio], asked: float) -> dict[str, float]:
         """How wide half the interval of each speed-up may be. asked: where nothing else is known.
@@ -39,8 +37,7 @@ class Allocation:
         """
         rivals = contenders(ratios) | contenders(self._kept(ratios))
         finest = MAY_WIN * asked if self.decides and len(rivals) > 1 else asked
-        others = CAN_NOT_WIN * asked if self.saves_time else asked
-        return {name: finest if name in rivals else others for name in ratios}
+        return {name: finest if name in rivals else CAN_NOT_WIN * asked for name in ratios}
 
     def open_in(self, ratios: Mapping[str, LogRatio]) -> frozenset[str]:
         """The rivals for the fastest of those that keep the limits, as far as their own intervals are too wide to tell

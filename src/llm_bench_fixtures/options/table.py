@@ -109,7 +109,7 @@ OPTIONS = (
         "time for the whole run, its report included, such as 20m, 90s or 1h30m; none: no limit. The run ends at most "
         "5% later. A benchmark that it didn't reach is a row that says so, and no error. The default is enough for the "
         "embedded model, and keeps a large one from running for hours. A longer time than a large one needs goes into "
-        "more rounds",
+        "further rounds",
     ),
     Option(
         "prompts",

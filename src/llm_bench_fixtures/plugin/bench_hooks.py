@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,7 +37,7 @@ from llm_bench_fixtures.plugin.items import (
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
 from llm_bench_fixtures.plugin.signals import end_at_signals
-from llm_bench_fixtures.plugin.stages import after_test
+from llm_bench_fixtures.plugin.stages import after_test, renew_report
 from llm_bench_fixtures.plugin.stash import (
     BENCHMARKS,
     RUN,
@@ -119,7 +120,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     except (session.Failed, session.Interrupted):  # raised by -x, --maxfail or a plugin, not by Ctrl-C
         finish.score_the_rest(session)
         raise
-    finish.score_the_rest(session)
+    finish.score_the_rest(session, partial(renew_report, session))
     return result
 
 

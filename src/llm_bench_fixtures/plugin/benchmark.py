@@ -19,17 +19,23 @@ from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.plugin.harmless import warn
-from llm_bench_fixtures.plugin.internals import counting_as_used, is_timed, name_parameters, report_times
+from llm_bench_fixtures.plugin.internals import (
+    counting_as_used,
+    is_timed,
+    name_parameters,
+    replace_times,
+    report_times,
+)
 from llm_bench_fixtures.plugin.items import case_of, identify, own_case_of, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
 from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.measured_record import MeasuredRecord, with_metrics
-from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.record import Record, Status, VariantResult
 from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.own import OwnCase
-from llm_bench_fixtures.session.recording import record_of
+from llm_bench_fixtures.session.recording import record_of, with_times
 from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
 
@@ -118,7 +124,7 @@ class LlmBenchmark:
         """Measure the test's whole case, unless an earlier test had that done, and show pytest-benchmark its part."""
         others = partial(variants_to_come, self._item)
         measured = self._session.measuring.measure(
-            case_of(self._item), identify(self._item).scenario, self._model, workload, others
+            case_of(self._item), identify(self._item).scenario, self._model, workload, others, self._add_further
         )
         rounds_s = [done.latency_s for done in measured.rounds]
         report_times(self._benchmark, rounds_s, again=lambda: self._run_once(workload))
@@ -152,11 +158,24 @@ class LlmBenchmark:
         self._session.results.add_record(record)
         for text in missing:
             warn(text)
+        measured = self._add_computed(record)
+        self._session.save_at_times()
+        return measured
+
+    def _add_computed(self, record: Record) -> MeasuredRecord:
+        """Put the record, with what other plugins compute of its metrics, into the report."""
         measured = self._with_metrics(record)
         computed = computed_values(measured.known_metrics, metrics_of(self._item.config))
         self._session.results.add_record(replace(record, extra={**record.extra, **computed}))
-        self._session.save_at_times()
         return measured
+
+    def _add_further(self, measured: Measured) -> None:
+        """Take further rounds, which were run after the test, into its record and into pytest-benchmark's table."""
+        record = self._session.results.record(identify(self._item).test)
+        if record.status is Status.MEASURED:
+            self._add_computed(with_times(record, measured, is_remote=self._model.facts.is_remote))
+            replace_times(self._benchmark, [done.latency_s for done in measured.rounds])
+            self._session.save_at_times()
 
     def _with_metrics(self, record: Record) -> MeasuredRecord:
         session = self._session

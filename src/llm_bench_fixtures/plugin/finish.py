@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -98,12 +98,15 @@ def _check_history(config: pytest.Config) -> None:
             announce(config, [f"{error}. It is tried again when the run ends"], from_verbosity=-1)
 
 
-def score_the_rest(session: pytest.Session) -> None:
-    """Score the variants that have yet to be scored. One that can't be fails the run."""
+def score_the_rest(session: pytest.Session, after_rounds: Callable[[], object] | None = None) -> None:
+    """Score the variants that have yet to be scored. One that can't be fails the run.
+
+    after_rounds: as `BenchSession.score_the_rest` takes it.
+    """
     if SESSION not in session.config.stash:
         return
     bench = session.config.stash[SESSION]
-    bench.score_the_rest()
+    bench.score_the_rest(after_rounds)
     if bench.failures:
         session.testsfailed = max(session.testsfailed, 1)
 

@@ -45,7 +45,7 @@ def foresee(session: pytest.Session) -> None:
         cases = tuple(_expected_cases(session))
         done = bench.scoring.is_scored, bench.tasks.is_asked
         expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done, _loads(session))
-        bench.measuring.plan_rounds()
+        bench.measuring.expect_further()
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
         return
@@ -85,7 +85,8 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        yield ExpectedCase(name, variants, _shape_of(items[0], settings, session), share_s, decides=weight > 1)
+        shape, rounds = _shape_of(items[0], settings, session), bench.measuring.first_rounds(name)
+        yield ExpectedCase(name, variants, shape, share_s, decides=weight > 1, rounds=rounds)
 
 
 def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:

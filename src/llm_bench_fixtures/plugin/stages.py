@@ -57,14 +57,21 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     had_answer = growth.has_answer
     if ends_stage or (not growth.has_answer and _compares(item, following)):
         _grow(item.session, growth, shows=True)
-    elif growth.has_answer and time.monotonic() >= growth.rests_until_s:
-        _grow(item.session, growth, shows=False)
+    elif growth.has_answer:
+        renew_report(item.session)
     has_first = growth.has_answer and not had_answer
     is_due = has_first if config.stash[ORDERED] else ends_stage and _is_time_for_quality(place, after)
     if is_due and session.due:
         session.score_loaded()
         session.end_stage()
         _grow(item.session, growth, shows=True)
+
+
+def renew_report(session: pytest.Session) -> None:
+    """Write the report so far, unless that was done a short while ago."""
+    growth = session.config.stash.setdefault(GROWTH, Growth())
+    if time.monotonic() >= growth.rests_until_s:
+        _grow(session, growth, shows=False)
 
 
 def _variants_from(following: pytest.Item | None) -> frozenset[str]:

@@ -65,6 +65,10 @@ class RunBuilder:
         """Result of the variant so far. Raises KeyError for one that never began to load."""
         return self._variants[identifier]
 
+    def record(self, test: str) -> Record:
+        """Record of a benchmark so far. Raises KeyError for one that has none."""
+        return self._records[bounded(test)]
+
     def usual_s(self, identifier: str) -> float:
         """Geometric mean of the latencies of the variant's benchmarks so far; infinite where there are none."""
         known = [one.median_s for one in self._records.values() if one.variant == identifier and one.rounds_s]

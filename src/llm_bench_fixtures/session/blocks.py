@@ -25,7 +25,6 @@ from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, are_far_apart, log_ratio
-from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, VarianceEstimate, expected_beside
 from llm_bench_fixtures.statistics.spread import interval
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -81,26 +80,31 @@ def measure_side_by_side(
     coin: random.Random | None = None,
     clock: Callable[[], float] = time.monotonic,
     on_cut: Callable[[Mapping[str, Measured], Spent], None] = lambda *_: None,
+    on_end: Callable[[Blocks], None] = lambda _: None,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
     """Measure a case's variants in turns, and return what was measured of each, or what failed, and the time spent. A
     failure ends the turns of its variant only.
 
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
     step: is called between turns. on_cut: takes what has its least rounds, and the time spent, where something else
-    than a variant, as a test's time limit, ends the case before its time; that is raised on.
+    than a variant, as a test's time limit, ends the case before its time; that is raised on. on_end: takes the blocks
+    of a case that was not cut, which can go on.
     """
-    run = _Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
+    run = Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
     try:
         run.warm_up()
         run.run()
     except BaseException:
         on_cut(run.complete(), run.spent)
         raise
+    on_end(run)
     return {name: run.result(name) for name, entry in entries.items() if entry.is_asked_for}, run.spent
 
 
 @dataclass
-class _Blocks:
+class Blocks:
+    """Blocks of rounds of a case's variants, one after the other."""
+
     entries: dict[str, Entry]
     reference: str
     pace: Pace
@@ -128,8 +132,8 @@ class _Blocks:
     """Whether the case goes on because the answer is open."""
     preempts: bool = False
     """Whether slices end wherever they are, and not between tokens."""
-    variances: dict[str, VarianceEstimate] = field(default_factory=dict)
-    """Variance between the pairs of each variant so far."""
+    is_further: bool = False
+    """Whether the block comes after the case's first ones, with others between them."""
     crowded: list[float] = field(default_factory=list)
     """Share of each block's looks in which other work ran."""
     share_done: float = 0.0
@@ -182,17 +186,30 @@ class _Blocks:
         self.in_a_row, self.preempts = self._rounds_in_a_row(), self._has_long_steps
         self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
         while names := self._open():
-            before_s = self.elapsed_s
             self._run_block(names)
-            self.blocks += 1
-            self.block_s = self.elapsed_s - before_s
             if self.least_s is None and self.blocks * self.in_a_row >= self.pace.rounds:
                 self.least_s = self.elapsed_s
+
+    @property
+    def alive(self) -> dict[str, Entry]:
+        """The variants that haven't failed."""
+        return {name: entry for name, entry in self.entries.items() if entry.failure is None}
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a further block would compare a variant with the reference."""
+        return self.reference in self.alive and len(self.alive) > 1
+
+    def go_on(self, step: Step) -> dict[str, Measured]:
+        """Run one block more, and return the figures of the variants that a test asks for and that didn't fail."""
+        self.step, self.is_further = step, True
+        self._run_block([*self.alive])
+        return {name: self._measured(entry) for name, entry in self.alive.items() if entry.is_asked_for}
 
     def _run_block(self, names: list[str]) -> None:
         """Run the same number of rounds of each, in slices. Each variant's are spread evenly over the block, so that
         all rounds span the same time, and shifted by a share of a slice that is drawn anew."""
-        self.doing = self._round
+        self.doing, before_s = self._round, self.elapsed_s
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
         is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
@@ -226,6 +243,8 @@ class _Blocks:
             if len(going) == 1:  # nobody else waits for a turn
                 preemptions[next(iter(going))].every_s = math.inf
         self.crowded.append(1 - fmean(looks) if looks else 0.0)
+        self.blocks += 1
+        self.block_s = self.elapsed_s - before_s
 
     @property
     def spent(self) -> Spent:
@@ -248,6 +267,8 @@ class _Blocks:
         """
         if not self.blocks:
             return None
+        if self.is_further:
+            return Left((1 - self.share_done) * self.block_s)
         done = self.blocks + self.share_done
         least_s = max((self.pace.rounds / self.in_a_row - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
@@ -262,10 +283,8 @@ class _Blocks:
 
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
-        alive = {name: self._measured(entry) for name, entry in self.entries.items() if entry.failure is None}
-        self.variances = {name: one.variance for name, one in alive.items() if name != self.reference}
-        found = {name: self._ratio(name, measured) for name, measured in alive.items()}
-        ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
+        alive = {name: self._measured(entry) for name, entry in self.alive.items()}
+        ratios = {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
         half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
         may_go_on = self.elapsed_s + self.block_s <= self._longest_s
         longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
@@ -282,20 +301,11 @@ class _Blocks:
         is_alone = len(alive) == 1 and all(self.entries[name].is_asked_for for name in alive)
         return with_reference if is_alone and self.reference in wanting else []
 
-    def _ratio(self, name: str, measured: Measured) -> LogRatio | None:
+    def _ratio(self, measured: Measured) -> LogRatio | None:
         """Log ratio of the reference's rounds over the variant's next to them, so far; None where they are too few."""
         if not measured.reference_rounds:
             return None
-        return log_ratio(measured.reference_s, measured.rounds_s, self._expected(name))
-
-    def _expected(self, name: str) -> VarianceEstimate:
-        """Expected variance between the variant's pairs: by the cases before this one and, where time needn't be saved,
-        by the other variants. The report goes by both. So a steady variant goes on as long as its neighbours scatter.
-        """
-        if self.pace.allocation.saves_time:
-            return self.pace.expected_variance
-        others = [one for other, one in self.variances.items() if other != name and one.variance >= LEAST_VARIANCE]
-        return expected_beside(others, self.pace.expected_variance)
+        return log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
 
     @property
     def _longest_s(self) -> float:
@@ -313,7 +323,7 @@ class _Blocks:
         is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
         if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, measured, half_width)):
             # A third pair tells which of two that lie far apart is odd.
-            return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self._expected(name))
+            return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self.pace.expected_variance)
         if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
@@ -355,7 +365,7 @@ class _Blocks:
 
     def _is_narrow(self, name: str, measured: Measured, half_width: float) -> bool:
         if measured.reference_rounds and name != self.reference:
-            ratio = self._ratio(name, measured)
+            ratio = self._ratio(measured)
             return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= half_width
         found = interval(measured.rounds_s)
         return found is not None and found.relative_half_width <= half_width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 BENCHMARK_S = 0.35  # seconds that a benchmark gets for its rounds on average, at the usual --llm-max-noise
 USUAL_NOISE = 0.03
@@ -13,7 +13,7 @@ ROUNDS_PART = 0.5  # share of the run's time left, for rounds; the rest is for l
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 KEPT_IN_VAIN = 0.5  # share of the patience kept where a case found no calm at all: other work may never end
-MOST_TIMES = 5.0  # times the time of its least rounds that a case gets, where a given time has room
+MOST_TIMES = 5.0  # times the time of its first rounds that a case gets, where a given time has room
 HALVINGS = 40  # of the range in which times_by_case looks
 
 
@@ -75,26 +75,24 @@ class TimeBudget:
         self._left_s = max(self._left_s - seconds, 0.0)
 
 
-def times_by_case(least_s: Mapping[str, Sequence[float]], spare_s: float) -> dict[str, float]:
-    """How many times the time of its least rounds each case gets, where so much is left besides: 1 to MOST_TIMES.
+def times_of_cases(first: Sequence[tuple[float, int]], spare_s: float) -> list[float]:
+    """How many times the time of its first rounds each case gets, where so much is left besides: 1 to MOST_TIMES.
 
     A speed-up's interval is as wide as the inverse square root of its rounds. So the mean width of all is least where a
     case of m variants whose round takes c seconds in all has rounds in proportion to (m / c)^(2/3) (by Lagrange
     multipliers), and time in proportion to (m² c)^(1/3).
 
-    least_s: seconds of each variant's least rounds, by case.
+    first: seconds of each case's first rounds, of all its variants together, and how many variants these are.
     """
-    all_s = {case: sum(seconds) for case, seconds in least_s.items() if sum(seconds) > 0}
-    weights = {case: (len(least_s[case]) ** 2 * seconds) ** (1 / 3) for case, seconds in all_s.items()}
+    weights = [(variants**2 * seconds) ** (1 / 3) / seconds for seconds, variants in first]
+    all_s = sum(seconds for seconds, _ in first) + spare_s
 
-    def shares(level: float) -> dict[str, float]:
-        return {case: min(max(level * weights[case] / all_s[case], 1.0), MOST_TIMES) for case in all_s}
+    def times(level: float) -> list[float]:
+        return [min(max(level * weight, 1.0), MOST_TIMES) for weight in weights]
 
-    def needs_s(level: float) -> float:
-        return sum(times * all_s[case] for case, times in shares(level).items())
-
-    low, high = 0.0, max((MOST_TIMES * all_s[case] / weights[case] for case in all_s), default=0.0)
+    low, high = 0.0, max((MOST_TIMES / weight for weight in weights), default=0.0)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if needs_s(middle) <= sum(all_s.values()) + spare_s else (low, middle)
-    return shares(low)
+        needed_s = sum(seconds * one for (seconds, _), one in zip(first, times(middle), strict=True))
+        low, high = (middle, high) if needed_s <= all_s else (low, middle)
+    return times(low)

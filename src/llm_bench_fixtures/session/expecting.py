@@ -80,6 +80,8 @@ class ExpectedCase:
     """Seconds that each variant's rounds may take until their intervals are narrow."""
     decides: bool
     """Whether the answer goes by it."""
+    rounds: int | None = None
+    """Timed rounds of each variant at first; None: as many as are usual."""
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
@@ -181,7 +183,7 @@ def expect_run(
                 warm_up = _warm_up_of(settings, runner, case.shape, is_large=is_large)
                 may_be_few = len(case.variants) > 1 and settings.max_noise > 0 and not (is_large or case.decides)
                 usual = FEWEST_PAIRS if may_be_few else ROUNDS
-                timed = (settings.rounds or usual) * runner.round_of(case.shape)
+                timed = (settings.rounds or case.rounds or usual) * runner.round_of(case.shape)
                 share_s = case.share_s if settings.max_noise else 0.0
                 setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
         if variant.id in checked:

@@ -39,6 +39,7 @@ class Work(StrEnum):
     TASKS = "tasks"
     ROUNDS = "rounds"
     CHECKS = "checks"
+    FURTHER = "further rounds"  # in the time that all else leaves
 
 
 @dataclass(frozen=True)
@@ -191,12 +192,10 @@ class Piece:
     repeated: Phases = Phases()
     """More of that, which is repeated until `least_s` have passed."""
     least_s: float = 0.0
-    times: float = 1.0
-    """Multiples of `repeated` that are planned."""
 
     def seconds(self, pace: Phases) -> float:
         """pace: how many times as long as expected the variant's passes of each kind take."""
-        return self.fixed_s + _at(pace, self.phases) + max(self.times * _at(pace, self.repeated), self.least_s)
+        return self.fixed_s + _at(pace, self.phases) + max(_at(pace, self.repeated), self.least_s)
 
 
 def _at(pace: Phases, phases: Phases) -> float:
@@ -245,22 +244,11 @@ class Forecast:
         """Add a case's rounds. least: the fewest timed ones. least_s: that timed ones get in any case."""
         self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
 
-    def repeat(self, case: str, times: float, variants: Collection[str] | None = None) -> None:
-        """Expect so many times the least timed rounds of a case. variants: of these alone.
-
-        Before a case is `done` it is told how many it had: then more rounds don't count as slower ones.
-        """
-        pieces = self._left[Work.ROUNDS]
-        for place in [one for one in pieces if one[0] == case and (variants is None or one[1] in variants)]:
-            pieces[place] = replace(pieces[place], times=times)
-
-    def least_timed_s(self) -> dict[str, dict[str, float]]:
-        """Seconds that the least timed rounds to come take, by case and variant."""
-        found: dict[str, dict[str, float]] = defaultdict(dict)
-        correction = self.correction(Work.ROUNDS)
-        for (case, variant), piece in self._left[Work.ROUNDS].items():
-            found[case][variant] = correction * _at(self._pace(variant), piece.repeated)
-        return found
+    @property
+    def least_timed_s(self) -> float:
+        """Seconds that the fewest timed rounds of all cases to come take."""
+        timed = [(variant, Piece(phases=piece.repeated)) for (_, variant), piece in self._left[Work.ROUNDS].items()]
+        return self.correction(Work.ROUNDS) * self._seconds(timed)
 
     def expect_runner(self, variant: str, runner: Runner) -> None:
         """Note how the variant is expected to run."""
@@ -356,7 +344,7 @@ class Forecast:
     def least_rounds_s(self, variants: Collection[str], case: str) -> float:
         """Seconds that the least rounds of a case take, as expected."""
         pieces = [(variant, self._left[Work.ROUNDS].get((case, variant))) for variant in variants]
-        least = [(variant, replace(piece, least_s=0.0, times=1.0)) for variant, piece in pieces if piece is not None]
+        least = [(variant, replace(piece, least_s=0.0)) for variant, piece in pieces if piece is not None]
         return self.correction(Work.ROUNDS) * self._seconds(least)
 
     def first_case(self, variant: str) -> str:
@@ -386,7 +374,7 @@ class Forecast:
         """How long the run takes and with what, and what would make a long one short. limit_s: the run's time. shorter:
         what would, besides a limit."""
         left = self.left_by_work
-        parts = ", ".join(f"{work} {self._told(work, seconds)}" for work, seconds in left.items())
+        parts = ", ".join(f"{work} {_told(work, seconds)}" for work, seconds in left.items())
         told = f"about {about(total_s := sum(left.values()))}"
         if total_s <= min(limit_s, LONG_S):
             return f"{told}: {parts}"
@@ -396,13 +384,6 @@ class Forecast:
         room = f"--llm-time {_with_room_for(total_s)} has room for all"
         return f"{told}, of which {about(limit_s)} are given: {parts}.{ways} {room}"
 
-    def _told(self, work: Work, seconds: float) -> str:
-        pieces = self._left[work].items()
-        if any(piece.times > 1 for _, piece in pieces):
-            least_s = self._seconds((variant, replace(piece, times=1.0)) for (_, variant), piece in pieces)
-            return f"{about(seconds)} (at least {about(self.correction(work) * least_s)})"
-        return "0 s (cached)" if work is Work.MAKING and not seconds else about(seconds)
-
 
 def _with_room_for(seconds: float) -> str:
     """A limit that has room for so many, as --llm-time reads it, which takes a week at most."""
@@ -411,3 +392,7 @@ def _with_room_for(seconds: float) -> str:
         return f"{minutes}m"
     hours = math.ceil(minutes / 60)
     return f"{hours}h" if hours <= 7 * 24 else "none"
+
+
+def _told(work: Work, seconds: float) -> str:
+    return "0 s (cached)" if work is Work.MAKING and not seconds else about(seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from statistics import median
@@ -16,11 +16,12 @@ from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.models.needs import Round
 from llm_bench_fixtures.progress import Left, Part, Phase, about
-from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, measure_side_by_side
-from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s, times_by_case
+from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
+from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import MARGIN, Work
+from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.further import FurtherRounds, Visited
 from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
@@ -36,7 +37,6 @@ ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a
 # Weights of a model that is not warmed up for a whole round, nor observed in one of its own. Size decides and not time,
 # so that all runs observe memory alike; a step of it takes over 10 ms, to which noting its pass adds 0.1 to 0.2.
 LARGE_WEIGHTS = 2e8
-KEPT_SHARE = 0.05  # of a given time
 
 
 class SideBySide:
@@ -64,9 +64,7 @@ class SideBySide:
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self._has_late = False
-        self._times: Mapping[str, float] = {}  # multiples of the least timed rounds that are planned, by case
-        self._timed_s: dict[str, dict[str, float]] = defaultdict(dict)  # seconds of these, by variant, done or not
+        self.further = FurtherRounds(setup, deadline)
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -88,7 +86,6 @@ class SideBySide:
         """
         self.forgo([scenario for _, scenario in benchmarks])
         self._stage = stage
-        self._has_late = any(self._is_late(case) for case, _ in benchmarks)
         self.budget.expect([self.weight_of(*one) for one in benchmarks])
 
     def weight_of(self, case: str, scenario: str) -> float:
@@ -96,38 +93,25 @@ class SideBySide:
         weight = self._scenario_weight(scenario)
         return weight if weight > 1 and self._stage(case) is not Stage.OTHER else 1.0
 
-    def plan_rounds(self) -> None:
-        """Expect more rounds of a large model's cases where a time was given that has room for them. Those before
-        quality get none, so that the first answer comes as soon as else, unless the run has no others.
+    def first_rounds(self, case: str) -> int | None:
+        """Timed rounds of each variant of the case that are enough at first, as further ones follow; None: as many as
+        are usual, as before quality.
 
-        KEPT_SHARE of the time is kept for what the forecast doesn't know, such as load tests."""
-        settings, forecast = self._setup.settings, self._setup.forecast
-        is_given = "time" in settings.given and self._deadline.is_limited
-        if not (self._is_large and is_given and settings.max_noise):
-            return
-        all_s = forecast.least_timed_s()
-        timed_s = {case: each for case, each in all_s.items() if self._is_late(case) or not self._has_late}
-        for case, each in timed_s.items():
-            self._timed_s[case].update(each)
-            forecast.repeat(case, 1.0)
-        needed_s = forecast.left_s or 0.0
-        kept_s = max((MARGIN - 1) * needed_s, KEPT_SHARE * self._deadline.limit_s)
-        spare_s = self._deadline.left_s - needed_s - kept_s
-        self._times = times_by_case({case: [*each.values()] for case, each in timed_s.items()}, spare_s)
-        for case, times in self._times.items():
-            forecast.repeat(case, times)
-
-    def _is_late(self, case: str) -> bool:
-        return self._stage(case) > Stage.QUALITY
-
-    def _planned_s(self, case: str, variants: Collection[str]) -> float:
-        """Seconds for the timed rounds of a case where more than the least are planned, but for half a block, which the
-        last one takes longer on average; else 0. Also 0 for a late case while early ones of other groups are to come.
+        A case's first rounds share one state of the machine, and those that come later have others.
         """
-        times, to_come = self._times.get(case, 1.0), self._setup.forecast.least_timed_s()
-        if times <= 1 or (self._is_late(case) and not all(map(self._is_late, to_come))):
-            return 0.0
-        return sum(self._timed_s[case].get(variant, 0.0) for variant in variants) * (times - 0.5 / self._rounds)
+        return FEWEST_PAIRS if self._goes_on and self._stage(case) > Stage.QUALITY else None
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether further rounds take what a given time leaves: those of a large model, which are long and so few."""
+        settings = self._setup.settings
+        is_given = "time" in settings.given and self._deadline.is_limited
+        return self._is_large and is_given and settings.max_noise > 0
+
+    def expect_further(self) -> None:
+        """Expect further rounds in the time that is left besides all else."""
+        if self._goes_on:
+            self.further.expect()
 
     def measure(
         self,
@@ -136,12 +120,13 @@ class SideBySide:
         model: ModelHandle,
         workload: Workload,
         others: Callable[[], Sequence[Variant]],
+        with_further: Callable[[Measured], None] = lambda _: None,
     ) -> Measured:
         """The figures of one variant of a case, which may have been measured already.
 
         case: the same for tests that differ in the variant alone. others: gives the variants of its tests that
-        are still to come; they are measured along, on the same workload. Raises what failed, NotReached where the run
-        has no time for the case.
+        are still to come; they are measured along, on the same workload. with_further: takes the figures again, after
+        each further round. Raises what failed, NotReached where the run has no time for the case.
         """
         key = (case, model.variant.id, workload.digest)
         if not self._waiting[key]:
@@ -155,6 +140,7 @@ class SideBySide:
         found = self._waiting[key].pop(0)
         if isinstance(found, Exception):
             raise found
+        self.further.tell(found, with_further)
         return found
 
     def _differs(self, case: str, variant: Variant) -> bool:
@@ -182,14 +168,14 @@ class SideBySide:
         if not self._deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
-        self.plan_rounds()
+        self.expect_further()
         pace = self._pace(case, entries, weight)
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         foreseen = self._setup.forecast.doing(Work.ROUNDS, *entries, name=case)
         part = f"{case} of group {self._loader.place(asking)}"  # several times where large rounds have no room together
         for name, entry in entries.items():
-            entry.expected_s = self._setup.forecast.least_rounds_s([name], case) / self._rounds
+            entry.expected_s = self._setup.forecast.least_rounds_s([name], case) / pace.rounds
         with progress.part(Part.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:
 
             def step(doing: str, detail: str, left: Left | None) -> None:
@@ -197,8 +183,11 @@ class SideBySide:
                 show(doing, detail, left)
 
             keep = functools.partial(self._keep, case, weight, asking.id, entries)
-            found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep)
+            ended: list[Blocks] = []
+            found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep, on_end=ended.append)
             keep(found, spent)
+        for blocks in ended if self._goes_on else ():
+            self.further.add(Visited(case, blocks, spent.rounds_s, found))
         self._note_least(scenario, entries, found)
 
     def _note_least(
@@ -236,17 +225,11 @@ class SideBySide:
         """
         self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
-        for variant, entry in entries.items() if self._is_large else ():
-            self._setup.forecast.repeat(case, max(len(entry.rounds) / self._rounds, 1.0), [variant])
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
                 self._setup.forecast.saw(variant, entries[variant].workload, measured.rounds)
                 self._variances.append(measured.variance)
-
-    @property
-    def _rounds(self) -> int:
-        return self._setup.settings.rounds or ROUNDS
 
     @property
     def _is_large(self) -> bool:
@@ -255,20 +238,19 @@ class SideBySide:
     def _pace(self, case: str, entries: Mapping[str, Entry], weight: float) -> Pace:
         settings = self._setup.settings
         benchmarks = sum(entry.is_asked_for for entry in entries.values())
-        planned_s = self._planned_s(case, entries)
         return Pace(
-            self._rounds,
+            settings.rounds or self.first_rounds(case) or ROUNDS,
             settings.warmup_rounds,
             settings.max_noise,
-            max(self.budget.share_s(benchmarks, weight), planned_s),
-            FEWEST_PAIRS if settings.rounds is None and not planned_s else None,
+            self.budget.share_s(benchmarks, weight),
+            FEWEST_PAIRS if settings.rounds is None else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
             self._is_large,
             not energy_meter(self._setup.device).source,
             self._setup.busy_cores,
             estimate_prior(self._variances),
-            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None, saves_time=not planned_s),
+            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
             self.budget.run_share_s(benchmarks, weight),
         )
 

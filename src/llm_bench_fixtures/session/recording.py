@@ -38,15 +38,28 @@ def record_of(
     timed, observation, is_remote = measured.rounds, measured.observation, model.facts.is_remote
     continuations = timed[-1].continuations if timed else continuations
     outputs, unread = _decoded(prompts, continuations if keeps_texts else (), is_remote)
-    return replace(
+    record = replace(
         blank,
         status=Status.MEASURED if timed else Status.NOT_MEASURED,
         reason="; ".join(filter(None, ("" if timed else "--benchmark-disable", unread))),
         workload=_workload_facts(workload),
+        batch_rows=tuple(map(len, workload.groups)),
+        work=_work(session, model, workload, observation) if observation else None,
+        memory=_memory_facts(observation, model.facts) if observation and not is_remote else None,
+        outputs=outputs,
+        extra=session.reference.compare_texts(model.variant, workload, continuations),
+    )
+    return with_times(record, measured, is_remote=is_remote)
+
+
+def with_times(record: Record, measured: Measured, *, is_remote: bool = False) -> Record:
+    """The record with the times of these rounds, and with the energy that they took on this machine."""
+    timed = measured.rounds
+    return replace(
+        record,
         rounds_s=measured.rounds_s,
         batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
         tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
-        batch_rows=tuple(map(len, workload.groups)),
         pauses=sum(done.pauses for done in timed),
         crowded_rounds=measured.crowded_rounds,
         energy_j=() if is_remote else _known(done.energy_j for done in timed),
@@ -54,10 +67,6 @@ def record_of(
         waited_s=_rounded(measured.waited_s),
         reference_s=measured.reference_s,
         reference_waited_s=_rounded(measured.reference_waited_s),
-        work=_work(session, model, workload, observation) if observation else None,
-        memory=_memory_facts(observation, model.facts) if observation and not is_remote else None,
-        outputs=outputs,
-        extra=session.reference.compare_texts(model.variant, workload, continuations),
     )
 
 

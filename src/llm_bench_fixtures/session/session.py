@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.answer.standings import standings_for
-from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.errors import UnwritableFile, first_line, named
 from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -80,7 +80,7 @@ class BenchSession:
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
         self.samples = Samples(self.setup, self.loader, self.reference, need, deadline)
         self.tasks = TaskScores(self.setup, self.loader, self.results, self.scoring.is_scored, self.end_stage, deadline)
-        self.loader.before_closing = self._score_leaving
+        self.loader.before_closing = self._let_go
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
         self._scores_late = scores_late
@@ -126,16 +126,33 @@ class BenchSession:
         self.scoring.score_loaded()
         self._grow(self.samples.grow)
 
-    def score_the_rest(self) -> None:
-        """Score all that are due, and more of those whose quality isn't decided, as far as the run has time."""
+    def score_the_rest(self, after_rounds: Callable[[], object] | None = None) -> None:
+        """Score all that are due. As far as the run has time, run further rounds, and score more of the variants whose
+        quality isn't decided.
+
+        after_rounds: is called after each block of further rounds; None: run none.
+        """
         self.scoring.score_the_rest()
+        if after_rounds is not None:
+            self._run_further(after_rounds)
         self._grow(self.samples.go_on)
         self.tasks.ask_the_rest()
 
-    def _score_leaving(self, variants: Collection[str]) -> None:
+    def _let_go(self, variants: Collection[str]) -> None:
+        """Do what needs variants that are about to be closed."""
         self.scoring.score_leaving(variants)
+        if self.scoring.to_come.isdisjoint(variants):
+            self._run_further(lambda: None, variants)
+        self.measuring.further.let_go(variants)
         is_last = not self.deadline.is_limited and not self.scoring.to_come.issuperset(variants)
         self._grow(self.samples.go_on if is_last else self.samples.grow)
+
+    def _run_further(self, after_each: Callable[[], object], leaving: Collection[str] = ()) -> None:
+        further = self.measuring.further
+        further.run(after_each, leaving)
+        for name, error in further.failures.items():
+            known, note = self.results.variant(name), f"no further rounds: {first_line(named(error))}"
+            self.results.add_variant(replace(known, notes=tuple(dict.fromkeys((*known.notes, note)))))
 
     def _grow(self, grow: Callable[[], None]) -> None:
         grow()

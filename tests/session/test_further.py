@@ -1,0 +1,210 @@
+"""Which case gets a further block, and when: against a clock, with blocks that take as long as they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from llm_bench_fixtures.errors import WorkerDied
+from llm_bench_fixtures.measure.timing import Round
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.session import further
+from llm_bench_fixtures.session.blocks import Blocks
+from llm_bench_fixtures.session.case import Measured
+from llm_bench_fixtures.session.deadline import RESERVE_S, RESERVE_SHARE, Deadline
+from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
+from llm_bench_fixtures.session.further import FurtherRounds, Visited
+from llm_bench_fixtures.session.setup import Setup
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
+
+FIRST_ROUNDS = 2
+
+
+@dataclass
+class FakeBlocks:
+    """A case of two variants, whose rounds take a second or so each."""
+
+    clock: FakeClock
+    round_s: float = 1.0
+    names: Collection[str] = ("fp32", "int8")
+    dies: str = ""
+    """The variant that fails in its next round."""
+    longer: float = 1.0
+    """How many times as long further blocks take."""
+    at_s: list[float] = field(default_factory=list)
+    """When each block began."""
+    in_a_row: int = 1
+
+    def __post_init__(self) -> None:
+        rounds = dict.fromkeys(range(FIRST_ROUNDS), self._round)
+        self.entries = {name: SimpleNamespace(rounds=dict(rounds), failure=None) for name in self.names}
+
+    @property
+    def _round(self) -> Round:
+        return Round(self.round_s, (), ())
+
+    @property
+    def alive(self) -> dict[str, Any]:
+        return {name: entry for name, entry in self.entries.items() if entry.failure is None}
+
+    @property
+    def can_go_on(self) -> bool:
+        return "fp32" in self.alive and len(self.alive) > 1
+
+    def go_on(self, step: Callable[..., None]) -> dict[str, Measured]:
+        self.at_s.append(self.clock())
+        step("round", "fp32", None)
+        if self.dies:
+            self.entries[self.dies].failure = WorkerDied(f"{self.dies} died")
+        for entry in self.alive.values():
+            self.clock.advance(self.longer * self.round_s)
+            entry.rounds[len(entry.rounds)] = self._round
+        return {name: Measured(None, tuple(entry.rounds.values())) for name, entry in self.alive.items()}
+
+    def visited(self, case: str) -> Visited:
+        found = {name: Measured(None, tuple(entry.rounds.values())) for name, entry in self.entries.items()}
+        return Visited(case, cast(Blocks, self), FIRST_ROUNDS * len(self.names) * self.round_s, found)
+
+
+@dataclass
+class Bench:
+    clock: FakeClock
+    rounds: FurtherRounds
+    forecast: Forecast
+
+    def add(self, case: str, *more: Any, **how: Any) -> FakeBlocks:
+        blocks = FakeBlocks(self.clock, *more, **how)
+        self.rounds.add(blocks.visited(case))
+        return blocks
+
+    def run(self, leaving: Collection[str] = ()) -> None:
+        self.rounds.run(lambda: None, leaving)
+
+
+@pytest.fixture
+def make(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Bench]:
+    """Makes further rounds for a run that has so many seconds left. All is expected to take as long as it does."""
+    monkeypatch.setattr(further, "MARGIN", 1.0)
+
+    def made(left_s: float) -> Bench:
+        deadline = Deadline((left_s + RESERVE_S) / (1 - RESERVE_SHARE), clock(), clock)
+        forecast = Forecast(clock)
+        setup = SimpleNamespace(forecast=forecast, progress=Progress())
+        return Bench(clock, FurtherRounds(cast(Setup, setup), deadline), forecast)
+
+    return made
+
+
+def test_the_time_that_is_left_is_filled_with_blocks(make: Callable[[float], Bench]) -> None:
+    """Five of 2 s each in 11 s."""
+    bench = make(11.0)
+    blocks = bench.add("a")
+    began_s = bench.clock()
+    bench.run()
+    assert blocks.at_s == [began_s + 2.0 * number for number in range(5)]
+    assert bench.forecast.left_s is None
+
+
+def test_no_case_gets_over_five_times_the_time_of_its_first_rounds(make: Callable[[float], Bench]) -> None:
+    """Two blocks, and eight further ones."""
+    bench = make(1000.0)
+    blocks = bench.add("a")
+    bench.run()
+    assert len(blocks.at_s) == 8
+
+
+def test_the_blocks_of_a_case_are_spread_over_the_time(make: Callable[[float], Bench]) -> None:
+    """Of one whose rounds take an eighth as long as the other's: by cube roots it gets half as much time, so that it
+    has four blocks for one of the other."""
+    bench = make(42.0)
+    short, long = bench.add("short", 0.5), bench.add("long", 4.0)
+    began_s = bench.clock()
+    bench.run()
+    assert len(long.at_s) in (3, 4)
+    assert len(short.at_s) == 8
+    middle_s = began_s + 21.0
+    assert sum(at_s < middle_s for at_s in short.at_s) in (3, 4, 5)
+    assert max(b - a for a, b in zip(short.at_s, short.at_s[1:], strict=False)) <= 9.0
+
+
+def test_a_case_that_takes_longer_than_before_gets_fewer_blocks(make: Callable[[float], Bench]) -> None:
+    bench = make(30.0)
+    slower, other = bench.add("slower", longer=3.0), bench.add("other")
+    bench.run()
+    assert len(slower.at_s) < len(other.at_s)
+    assert bench.rounds._deadline.left_s < 6.0
+
+
+def test_what_is_still_to_come_keeps_its_time(make: Callable[[float], Bench]) -> None:
+    """5 s of quality leave 6 for three blocks."""
+    bench = make(11.0)
+    blocks = bench.add("a")
+    bench.forecast.expect(Work.QUALITY, "int8", 5.0)
+    bench.run()
+    assert len(blocks.at_s) == 3
+    assert bench.forecast.left_s == 5.0
+
+
+def test_before_a_group_leaves_its_cases_get_their_part_of_the_time(make: Callable[[float], Bench]) -> None:
+    """12 s are needed for the fewest rounds of another group, which are three times what this group has had. Of 16 s
+    more a quarter is its own: two blocks."""
+    bench = make(28.0)
+    leaving, staying = bench.add("a"), bench.add("b", names=("fp32", "bf16"))
+    bench.forecast.expect_rounds("bf16", "c", Phases(), Phases(12.0))
+    bench.run(["int8"])
+    assert (len(leaving.at_s), len(staying.at_s)) == (2, 0)
+    bench.run(["int8"])
+    assert len(leaving.at_s) == 2  # it is closed
+    bench.forecast.forget("bf16")
+    bench.run()
+    assert len(staying.at_s) == 8
+
+
+def test_cases_whose_variant_is_closed_get_no_more(make: Callable[[float], Bench]) -> None:
+    bench = make(100.0)
+    closed, other = bench.add("a"), bench.add("b", names=("fp32", "bf16"))
+    bench.rounds.let_go(["int8"])
+    bench.run()
+    assert (len(closed.at_s), len(other.at_s)) == (0, 8)
+
+
+def test_one_that_dies_leaves_its_first_figures_alone(make: Callable[[float], Bench]) -> None:
+    """The case goes on without it, as long as anything is compared."""
+    bench = make(100.0)
+    blocks = bench.add("a", names=("fp32", "bf16", "int8"), dies="int8")
+    told: Counter[str] = Counter()
+    for visited in bench.rounds._visited:
+        for name, first in visited.found.items():
+            bench.rounds.tell(cast(Measured, first), lambda _, name=name: told.update([name]))
+    bench.run()
+    assert told["fp32"] == told["bf16"] == len(blocks.at_s) > 1
+    assert "int8" not in told
+    assert [str(error) for error in bench.rounds.failures.values()] == ["int8 died"]
+
+
+def test_the_end_of_the_time_within_a_block_ends_it(make: Callable[[float], Bench]) -> None:
+    """The second begins where none was expected to fit."""
+    bench = make(5.0)
+    blocks = bench.add("a", longer=3.0)
+    bench.run()
+    assert len(blocks.at_s) == 1
+
+
+@pytest.mark.parametrize(("left_s", "expected_s"), [(10.0, 7.0), (1000.0, 4 * (4.0 + 3.0)), (2.0, None)])
+def test_what_is_expected_is_what_the_run_has_time_for(
+    make: Callable[[float], Bench], left_s: float, expected_s: float | None
+) -> None:
+    """At most four times the first rounds, 4 s of a case that has them and 3 s of one to come."""
+    bench = make(left_s)
+    bench.add("a")
+    bench.forecast.expect_rounds("fp32", "b", Phases(), Phases(3.0))
+    for _ in range(2):
+        bench.rounds.expect()
+        assert bench.forecast.left_by_work.get(Work.FURTHER) == pytest.approx(expected_s)
