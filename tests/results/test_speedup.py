@@ -66,7 +66,7 @@ def test_a_record_that_was_not_measured_in_blocks_has_no_disturbed_ones() -> Non
 def test_a_record_has_the_speedup_of_its_rounds() -> None:
     found = record_speedup(make_record(rounds_s=(0.5, 1.0, 2.0), reference_s=(1.0, 2.0, 4.0)))
     assert found is not None
-    assert (found.ratio, found.rounds) == (pytest.approx(2.0), 3)
+    assert found.ratio == pytest.approx(2.0)
 
 
 def test_a_record_that_was_not_measured_in_blocks_has_none() -> None:
@@ -114,9 +114,9 @@ def test_a_record_without_blocks_has_no_speedup_over_another() -> None:
 
 
 def test_records_share_blocks_where_they_stand_beside_the_same_rounds() -> None:
-    one, shorter, other = (make_record(reference_s=seconds) for seconds in ((1.0, 2.0), (1.0,), (3.0, 4.0)))
+    one, shorter, other = (make_record(reference_s=seconds) for seconds in ((1.0, 2.0, 3.0), (1.0, 2.0), (3.0, 4.0)))
     assert share_blocks(one, shorter)
-    assert not share_blocks(one, other)
+    assert not share_blocks(one, other)  # a single round that is the same by chance
     assert not share_blocks(make_record(), make_record())
 
 
@@ -129,7 +129,7 @@ def test_records_that_were_left_out_of_unlike_blocks_are_compared_by_those_of_bo
     expected = VarianceEstimate(1.0, 1.0)  # without it two pairs are too few
     found = speedup_between(replace(fast, expected_variance=expected), replace(slow, expected_variance=expected))
     assert found is not None
-    assert (found.ratio, found.rounds) == (pytest.approx(2.0), 3)
+    assert found.ratio == pytest.approx(2.0)
 
 
 def scattering(*logs: float, **changes: Any) -> Record:

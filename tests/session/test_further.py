@@ -19,12 +19,15 @@ from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.deadline import RESERVE_S, RESERVE_SHARE, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
 from llm_bench_fixtures.session.further import FurtherRounds, Visited
+from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.workloads import Workload
 
 if TYPE_CHECKING:
     from conftest import FakeClock
 
 FIRST_ROUNDS = 2
+WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
 
 
 @dataclass
@@ -44,7 +47,11 @@ class FakeBlocks:
 
     def __post_init__(self) -> None:
         rounds = dict.fromkeys(range(FIRST_ROUNDS), self._round)
-        self.entries = {name: SimpleNamespace(rounds=dict(rounds), failure=None) for name in self.names}
+        self.entries = {name: self._entry(name, rounds) for name in self.names}
+
+    def _entry(self, name: str, rounds: dict[int, Round]) -> SimpleNamespace:
+        model = SimpleNamespace(variant=name, is_anew=False)
+        return SimpleNamespace(rounds=dict(rounds), failure=None, model=model, workload=WORKLOAD)
 
     @property
     def _round(self) -> Round:
@@ -61,7 +68,7 @@ class FakeBlocks:
     def go_on(self, step: Callable[..., None]) -> dict[str, Measured]:
         self.at_s.append(self.clock())
         step("round", "fp32", None)
-        if self.dies:
+        if self.dies in self.entries:
             self.entries[self.dies].failure = WorkerDied(f"{self.dies} died")
         for entry in self.alive.values():
             self.clock.advance(self.longer * self.round_s)
@@ -78,14 +85,33 @@ class Bench:
     clock: FakeClock
     rounds: FurtherRounds
     forecast: Forecast
+    loader: FakeLoader
 
-    def add(self, case: str, *more: Any, **how: Any) -> FakeBlocks:
+    def add(self, case: str, *more: Any, wanted: bool = True, **how: Any) -> FakeBlocks:
+        """A case. wanted: whether a test takes its further rounds."""
         blocks = FakeBlocks(self.clock, *more, **how)
-        self.rounds.add(blocks.visited(case))
+        visited = blocks.visited(case)
+        self.rounds.add(visited)
+        for first in visited.found.values() if wanted else ():
+            self.rounds.hand_on(cast(Measured, first), lambda _: None)
         return blocks
 
-    def run(self, leaving: Collection[str] = ()) -> None:
-        self.rounds.run(lambda: None, leaving)
+    def run(self) -> None:
+        self.rounds.run()
+
+
+class FakeLoader:
+    """What is loaded, but for what is gone."""
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+        self.has_room = True
+
+    def beside(self, variant: str) -> SimpleNamespace | None:
+        return None if variant in self.gone else SimpleNamespace(variant=variant, is_anew=True)
+
+    def keeps_all(self, largest: object) -> bool:
+        return self.has_room
 
 
 @pytest.fixture
@@ -96,8 +122,9 @@ def make(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float],
     def made(left_s: float) -> Bench:
         deadline = Deadline((left_s + RESERVE_S) / (1 - RESERVE_SHARE), clock(), clock)
         forecast = Forecast(clock)
-        setup = SimpleNamespace(forecast=forecast, progress=Progress())
-        return Bench(clock, FurtherRounds(cast(Setup, setup), deadline), forecast)
+        setup, loader = SimpleNamespace(forecast=forecast, progress=Progress()), FakeLoader()
+        rounds = FurtherRounds(cast(Setup, setup), cast(VariantLoader, loader), deadline)
+        return Bench(clock, rounds, forecast, loader)
 
     return made
 
@@ -152,27 +179,55 @@ def test_what_is_still_to_come_keeps_its_time(make: Callable[[float], Bench]) ->
     assert bench.forecast.left_s == 5.0
 
 
-def test_before_a_group_leaves_its_cases_get_their_part_of_the_time(make: Callable[[float], Bench]) -> None:
-    """12 s are needed for the fewest rounds of another group, which are three times what this group has had. Of 16 s
-    more a quarter is its own: two blocks."""
-    bench = make(28.0)
-    leaving, staying = bench.add("a"), bench.add("b", names=("fp32", "bf16"))
-    bench.forecast.expect_rounds("bf16", "c", Phases(), Phases(12.0))
-    bench.run(["int8"])
-    assert (len(leaving.at_s), len(staying.at_s)) == (2, 0)
-    bench.run(["int8"])
-    assert len(leaving.at_s) == 2  # it is closed
-    bench.forecast.forget("bf16")
-    bench.run()
-    assert len(staying.at_s) == 8
-
-
-def test_cases_whose_variant_is_closed_get_no_more(make: Callable[[float], Bench]) -> None:
+def test_what_is_no_longer_loaded_takes_no_part(make: Callable[[float], Bench]) -> None:
+    """A case that compares nothing then has no more, and takes no time."""
     bench = make(100.0)
-    closed, other = bench.add("a"), bench.add("b", names=("fp32", "bf16"))
-    bench.rounds.let_go(["int8"])
+    closed, other = bench.add("a"), bench.add("b", names=("fp32", "bf16", "int8"))
+    bench.loader.gone.add("int8")
     bench.run()
-    assert (len(closed.at_s), len(other.at_s)) == (0, 8)
+    assert (len(closed.at_s), len(other.at_s)) == (0, 12)  # of two variants, in the time of three
+    assert [*other.entries] == ["fp32", "bf16"]
+
+
+def test_a_variant_goes_on_as_it_is_loaded_now(make: Callable[[float], Bench]) -> None:
+    bench = make(3.0)
+    blocks = bench.add("a")
+    bench.run()
+    assert all(entry.model.is_anew for entry in blocks.entries.values())
+
+
+def test_a_case_whose_rounds_have_no_room_has_no_more(make: Callable[[float], Bench]) -> None:
+    bench = make(100.0)
+    bench.loader.has_room = False
+    blocks = bench.add("a")
+    bench.run()
+    assert blocks.at_s == []
+
+
+def test_without_the_reference_no_case_goes_on(make: Callable[[float], Bench]) -> None:
+    bench = make(100.0)
+    first, second = bench.add("a", dies="fp32"), bench.add("b")
+    bench.run()
+    assert (len(first.at_s), len(second.at_s)) == (1, 0)
+
+
+def test_a_case_that_no_test_wants_has_no_more(make: Callable[[float], Bench]) -> None:
+    """As where all of them have failed."""
+    bench = make(100.0)
+    blocks = bench.add("a", wanted=False)
+    bench.run()
+    assert blocks.at_s == []
+
+
+def test_a_test_that_is_run_again_gets_the_figures_of_its_last_run(make: Callable[[float], Bench]) -> None:
+    bench = make(100.0)
+    first, second = bench.add("a", wanted=False), bench.add("a", wanted=False)
+    told: list[str] = []
+    for run, visited in zip(("first", "second"), bench.rounds._visited, strict=True):
+        bench.rounds.hand_on(cast(Measured, visited.found["int8"]), lambda _, run=run: told.append(run))
+    bench.run()
+    assert first.at_s == []
+    assert told == ["second"] * len(second.at_s)
 
 
 def test_one_that_dies_leaves_its_first_figures_alone(make: Callable[[float], Bench]) -> None:
@@ -182,7 +237,7 @@ def test_one_that_dies_leaves_its_first_figures_alone(make: Callable[[float], Be
     told: Counter[str] = Counter()
     for visited in bench.rounds._visited:
         for name, first in visited.found.items():
-            bench.rounds.tell(cast(Measured, first), lambda _, name=name: told.update([name]))
+            bench.rounds.hand_on(cast(Measured, first), lambda _, name=name: told.update([name]))
     bench.run()
     assert told["fp32"] == told["bf16"] == len(blocks.at_s) > 1
     assert "int8" not in told

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from llm_bench_fixtures.progress import Part, Phase, Progress
 from llm_bench_fixtures.session import blocks, budget, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Forecast
+from llm_bench_fixtures.session.forecast import Forecast, Work
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import ROUNDS, SideBySide
 from llm_bench_fixtures.session.plan import Stage
@@ -32,9 +32,6 @@ from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 from llm_bench_fixtures.workloads import CacheKind, Workload
-
-if TYPE_CHECKING:
-    pass
 
 CASE = "test_own.py::test_mine[4]"
 WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
@@ -95,6 +92,7 @@ class FakeLoader:
 
     def __init__(self, *models: Fake) -> None:
         self.models = {model.id: model for model in models}
+        self.lineup = SimpleNamespace(groups=[tuple(self.models)])
 
     def beside(self, variant: Variant) -> Fake | None:
         if variant.id == "elsewhere":
@@ -108,6 +106,9 @@ class FakeLoader:
 
     def place(self, variant: Variant) -> int:
         return 0
+
+    def keeps_all(self, largest: object) -> bool:
+        return True
 
     @contextmanager
     def making_room(self, variant: Variant, largest: needs.Round) -> Iterator[Callable[[Variant], bool]]:
@@ -130,12 +131,12 @@ class Bench:
         *others: str,
         case: str = CASE,
         scenario: str = "precision",
-        with_further: Callable[[Measured], None] = lambda _: None,
+        take_again: Callable[[Measured], None] = lambda _: None,
     ) -> Measured:
         """What the test of a variant gets, while those of others are still to come."""
         model = cast(ModelHandle, self.loader.models[name])
         to_come = [Variant(other, "torch", "does nothing") for other in others]
-        return self.side_by_side.measure(case, scenario, model, workload, lambda: to_come, with_further)
+        return self.side_by_side.measure(case, scenario, model, workload, lambda: to_come, take_again)
 
     def ran(self) -> dict[str, int]:
         """How many timed rounds each variant has run."""
@@ -432,12 +433,13 @@ GIVEN: Mapping[str, Any] = {
 
 
 def test_a_large_models_late_cases_have_few_rounds_at_first_where_a_time_is_given(paces: list[Pace]) -> None:
-    bench = make(Fake("fp32"), **GIVEN)
+    bench, both = make(Fake("fp32"), Fake("bf16"), **GIVEN), ("fp32", "bf16")
     bench.side_by_side.go_by(stage_of, [(CASE, "precision"), ("batch[8]", "batch")])
     for case in (CASE, "batch[8]"):
-        bench.ask("fp32", case=case)
-    assert [pace.rounds for pace in paces] == [FEWEST_PAIRS, ROUNDS]
-    assert [bench.side_by_side.first_rounds(case) for case in (CASE, "batch[8]")] == [FEWEST_PAIRS, None]
+        bench.ask("fp32", WORKLOAD, "bf16", case=case)
+    bench.ask("fp32", case="alone")
+    assert [pace.rounds for pace in paces] == [FEWEST_PAIRS, ROUNDS, ROUNDS]
+    assert [bench.side_by_side.first_rounds(case, both) for case in (CASE, "batch[8]")] == [FEWEST_PAIRS, None]
 
 
 @pytest.mark.parametrize(
@@ -452,11 +454,11 @@ def test_a_large_models_late_cases_have_few_rounds_at_first_where_a_time_is_give
 def test_elsewhere_there_are_no_further_rounds(more: dict[str, Any]) -> None:
     bench = make(Fake("fp32"), Fake("bf16"), **{**GIVEN, **more})
     bench.side_by_side.go_by(lambda _: Stage.OTHER, [(CASE, "precision")])
-    assert bench.side_by_side.first_rounds(CASE) is None
+    assert bench.side_by_side.first_rounds(CASE, ("fp32", "bf16")) is None
     bench.ask("fp32", WORKLOAD, "bf16")
     ran = bench.ran()
     bench.side_by_side.expect_further()
-    bench.side_by_side.further.run(lambda: None)
+    bench.side_by_side.further.run()
     assert (bench.ran(), bench.forecast.left_s) == (ran, None)
 
 
@@ -466,13 +468,13 @@ def test_further_rounds_reach_the_tests_whose_first_ones_they_follow() -> None:
     got: dict[str, list[int]] = defaultdict(list)
     for case in (CASE, "another"):
         first = bench.ask(
-            "fp32", WORKLOAD, "bf16", case=case, with_further=lambda one: got["fp32"].append(len(one.rounds))
+            "fp32", WORKLOAD, "bf16", case=case, take_again=lambda one: got["fp32"].append(len(one.rounds))
         )
         assert len(first.rounds) == ROUNDS
-    bench.ask("bf16", case=CASE, with_further=lambda one: got["bf16"].append(len(one.rounds)))
+    bench.ask("bf16", case=CASE, take_again=lambda one: got["bf16"].append(len(one.rounds)))
     bench.ask("bf16", case="another")
-    assert bench.side_by_side.further.expect() is None
-    assert bench.forecast.describe(1e4).startswith("about")
+    bench.side_by_side.expect_further()
+    assert bench.forecast.left_by_work.keys() == {Work.FURTHER}
     bench.side_by_side.further.run(lambda: got["all"].append(1))
     assert got["bf16"] == [*range(ROUNDS + 1, ROUNDS + 1 + len(got["bf16"]))]
     assert len(got["all"]) == len(got["fp32"]) > len(got["bf16"]) > 0

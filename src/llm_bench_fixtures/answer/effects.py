@@ -111,8 +111,8 @@ def fastest_tokens(seen: Evidence) -> tuple[Record, float] | None:
 def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
     """Speed-up of decoding, from the time per token of each round and of the reference's round in the same turn.
 
-    None where they took no turns, fewer than three rounds have such a time, the whole round isn't shown to be faster,
-    or tokens came in a burst.
+    None where they took no turns, rounds are too few or have no such time, the whole round isn't shown to be faster, or
+    tokens came in a burst.
     """
     whole = record_speedup(record, confidence) if record.workload == reference.workload else None
     if whole is None or not whole.is_faster or any(map(_is_burst, (record, reference))):

@@ -85,7 +85,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        shape, rounds = _shape_of(items[0], settings, session), bench.measuring.first_rounds(name)
+        shape, rounds = _shape_of(items[0], settings, session), bench.measuring.first_rounds(name, variants)
         yield ExpectedCase(name, variants, shape, share_s, decides=weight > 1, rounds=rounds)
 
 

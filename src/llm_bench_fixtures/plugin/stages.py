@@ -28,6 +28,8 @@ class Growth:
     has_answer: bool = False
     told: list[str] = field(default_factory=list)
     """Lines that the terminal was told last."""
+    took_s: float = 0.0
+    """Seconds that writing the last report took."""
     rests_until_s: float = 0.0
     """End of the rest, on time.monotonic()'s clock."""
 
@@ -69,8 +71,8 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
 
 def renew_report(session: pytest.Session) -> None:
     """Write the report so far, unless that was done a short while ago."""
-    growth = session.config.stash.setdefault(GROWTH, Growth())
-    if time.monotonic() >= growth.rests_until_s:
+    growth, left_s = session.config.stash.setdefault(GROWTH, Growth()), session.config.stash[SESSION].deadline.left_s
+    if time.monotonic() >= growth.rests_until_s and left_s > growth.took_s:
         _grow(session, growth, shows=False)
 
 
@@ -107,7 +109,8 @@ def _grow(session: pytest.Session, growth: Growth, *, shows: bool) -> None:
     done, total = config.stash[SESSION].progress.counts(Part.CASE)
     findings = write_so_far(session, f"after {done} of {total} cases")
     ended_s = time.monotonic()
-    growth.rests_until_s = ended_s + max(REST_S, REST_SHARE * (ended_s - began_s))
+    growth.took_s = ended_s - began_s
+    growth.rests_until_s = ended_s + max(REST_S, REST_SHARE * growth.took_s)
     if findings is None:
         return
     growth.has_answer = True

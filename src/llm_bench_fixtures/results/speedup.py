@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import starmap, zip_longest
 from operator import attrgetter
@@ -202,17 +201,18 @@ def share_blocks(one: Record, other: Record) -> bool:
 
 
 def rounds_together(one: Record, other: Record) -> list[tuple[int, int]]:
-    """Numbers of the rounds of either, from 0, that were measured next to the same round of the reference.
+    """Numbers of the rounds of either, from 0, that were measured next to the same round of the reference; none where
+    those are fewer than FEWEST_PAIRS.
 
-    Not all need be: one of them may have been settled after fewer blocks than the other.
+    Not all need be: one of them may have been settled after fewer blocks, or left out of some.
     """
-    found: list[tuple[int, int]] = []
-    first = 0
-    for number, seconds in enumerate(one.reference_s):
-        with suppress(ValueError):  # the other wasn't in that block
-            first = other.reference_s.index(seconds, first) + 1
-            found.append((number, first - 1))
-    return found
+    shared = min(len(one.reference_s), len(other.reference_s))
+    if one.reference_s[:shared] == other.reference_s[:shared]:
+        found = [(number, number) for number in range(shared)]
+    else:
+        place = {seconds: number for number, seconds in enumerate(other.reference_s)}
+        found = [(number, place[seconds]) for number, seconds in enumerate(one.reference_s) if seconds in place]
+    return found if len(found) >= FEWEST_PAIRS else []
 
 
 def disturbed_pairs(record: Record) -> int:

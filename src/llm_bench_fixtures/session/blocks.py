@@ -201,8 +201,20 @@ class Blocks:
         return self.reference in self.alive and len(self.alive) > 1
 
     def go_on(self, step: Step) -> dict[str, Measured]:
-        """Run one block more, and return the figures of the variants that a test asks for and that didn't fail."""
-        self.step, self.is_further = step, True
+        """Run one block more, once all are warmed up again, and return the figures of the variants that a test asks for
+        and that didn't fail; none where nothing was compared."""
+        self.step, self.is_further, self.rested_s = step, True, 0.0
+        for name, entry in self.alive.items():
+            self.doing = "warming up"
+            self._await_calm(entry)
+            self.step(self.doing, name, None)
+            with self._resting(entry), self._failing(entry):
+                if self._warms_up_briefly(entry):
+                    entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
+                else:
+                    list(self._turns(entry, NEVER))
+        if not self.can_go_on:
+            return {}
         self._run_block([*self.alive])
         return {name: self._measured(entry) for name, entry in self.alive.items() if entry.is_asked_for}
 

@@ -14,7 +14,7 @@ PATIENCE = 1.0  # seconds that may be lost to other work for each second that be
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 KEPT_IN_VAIN = 0.5  # share of the patience kept where a case found no calm at all: other work may never end
 MOST_TIMES = 5.0  # times the time of its first rounds that a case gets, where a given time has room
-HALVINGS = 40  # of the range in which times_by_case looks
+HALVINGS = 40  # of the range in which times_of_cases looks
 
 
 def benchmark_s(max_noise: float) -> float:

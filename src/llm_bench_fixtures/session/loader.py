@@ -321,6 +321,15 @@ class VariantLoader:
         while risen and self.lineup is not None and not self.lineup.holds(group, sum(self._rises.values())):
             self._close(risen.pop(0))
 
+    def keeps_all(self, largest: Mapping[Variant, Round]) -> bool:
+        """Whether all that are loaded have room when these variants run such rounds. If so, it is noted that their
+        processes keep that memory."""
+        rises = {**self._rises, **{one.id: self._kept_rise(one, round_) for one, round_ in largest.items()}}
+        if self.lineup is not None and not self.lineup.holds(self._loaded.keys(), sum(rises.values())):
+            return False
+        self._rises = rises
+        return True
+
     def _kept_rise(self, variant: Variant, largest: Round) -> int:
         """Bytes beyond the plan that the variant's process has once it has run such rounds."""
         return max(self._rises.get(variant.id, 0), self._rise(variant, largest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from statistics import median
@@ -64,7 +64,7 @@ class SideBySide:
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self.further = FurtherRounds(setup, deadline)
+        self.further = FurtherRounds(setup, loader, deadline)
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -93,20 +93,23 @@ class SideBySide:
         weight = self._scenario_weight(scenario)
         return weight if weight > 1 and self._stage(case) is not Stage.OTHER else 1.0
 
-    def first_rounds(self, case: str) -> int | None:
-        """Timed rounds of each variant of the case that are enough at first, as further ones follow; None: as many as
-        are usual, as before quality.
+    def first_rounds(self, case: str, variants: Collection[str]) -> int | None:
+        """Timed rounds that are enough at first, as further ones follow; None: as many as are usual, as before quality.
 
-        A case's first rounds share one state of the machine, and those that come later have others.
+        A case's first rounds share one state of the machine, and those that come later have others. variants: the ids
+        of those that take turns.
         """
-        return FEWEST_PAIRS if self._goes_on and self._stage(case) > Stage.QUALITY else None
+        follow = self._goes_on and self._reference in variants and len(variants) > 1
+        return FEWEST_PAIRS if follow and self._stage(case) > Stage.QUALITY else None
 
     @property
     def _goes_on(self) -> bool:
-        """Whether further rounds take what a given time leaves: those of a large model, which are long and so few."""
-        settings = self._setup.settings
+        """Whether further rounds take what a given time leaves: those of a large model, as they are long and few, where
+        all variants are loaded together."""
+        settings, lineup = self._setup.settings, self._loader.lineup
         is_given = "time" in settings.given and self._deadline.is_limited
-        return self._is_large and is_given and settings.max_noise > 0
+        has_turns = lineup is not None and len(lineup.groups) == 1 and len(lineup.groups[0]) > 1
+        return self._is_large and is_given and settings.max_noise > 0 and has_turns
 
     def expect_further(self) -> None:
         """Expect further rounds in the time that is left besides all else."""
@@ -120,13 +123,13 @@ class SideBySide:
         model: ModelHandle,
         workload: Workload,
         others: Callable[[], Sequence[Variant]],
-        with_further: Callable[[Measured], None] = lambda _: None,
+        take_again: Callable[[Measured], None] = lambda _: None,
     ) -> Measured:
         """The figures of one variant of a case, which may have been measured already.
 
         case: the same for tests that differ in the variant alone. others: gives the variants of its tests that
-        are still to come; they are measured along, on the same workload. with_further: takes the figures again, after
-        each further round. Raises what failed, NotReached where the run has no time for the case.
+        are still to come; they are measured along, on the same workload. take_again: takes the figures with further
+        rounds, after each block of these. Raises what failed, NotReached where the run has no time for the case.
         """
         key = (case, model.variant.id, workload.digest)
         if not self._waiting[key]:
@@ -140,7 +143,7 @@ class SideBySide:
         found = self._waiting[key].pop(0)
         if isinstance(found, Exception):
             raise found
-        self.further.tell(found, with_further)
+        self.further.hand_on(found, take_again)
         return found
 
     def _differs(self, case: str, variant: Variant) -> bool:
@@ -239,7 +242,7 @@ class SideBySide:
         settings = self._setup.settings
         benchmarks = sum(entry.is_asked_for for entry in entries.values())
         return Pace(
-            settings.rounds or self.first_rounds(case) or ROUNDS,
+            settings.rounds or self.first_rounds(case, entries) or ROUNDS,
             settings.warmup_rounds,
             settings.max_noise,
             self.budget.share_s(benchmarks, weight),

@@ -80,7 +80,7 @@ class BenchSession:
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
         self.samples = Samples(self.setup, self.loader, self.reference, need, deadline)
         self.tasks = TaskScores(self.setup, self.loader, self.results, self.scoring.is_scored, self.end_stage, deadline)
-        self.loader.before_closing = self._let_go
+        self.loader.before_closing = self._score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
         self._scores_late = scores_late
@@ -135,24 +135,21 @@ class BenchSession:
         self.scoring.score_the_rest()
         if after_rounds is not None:
             self._run_further(after_rounds)
+        self.measuring.further.forget()
         self._grow(self.samples.go_on)
         self.tasks.ask_the_rest()
 
-    def _let_go(self, variants: Collection[str]) -> None:
-        """Do what needs variants that are about to be closed."""
-        self.scoring.score_leaving(variants)
-        if self.scoring.to_come.isdisjoint(variants):
-            self._run_further(lambda: None, variants)
-        self.measuring.further.let_go(variants)
-        is_last = not self.deadline.is_limited and not self.scoring.to_come.issuperset(variants)
-        self._grow(self.samples.go_on if is_last else self.samples.grow)
-
-    def _run_further(self, after_each: Callable[[], object], leaving: Collection[str] = ()) -> None:
+    def _run_further(self, after_each: Callable[[], object]) -> None:
         further = self.measuring.further
-        further.run(after_each, leaving)
+        further.run(after_each)
         for name, error in further.failures.items():
             known, note = self.results.variant(name), f"no further rounds: {first_line(named(error))}"
-            self.results.add_variant(replace(known, notes=tuple(dict.fromkeys((*known.notes, note)))))
+            self.results.add_variant(replace(known, notes=(*known.notes, note)))
+
+    def _score_leaving(self, variants: Collection[str]) -> None:
+        self.scoring.score_leaving(variants)
+        is_last = not self.deadline.is_limited and not self.scoring.to_come.issuperset(variants)
+        self._grow(self.samples.go_on if is_last else self.samples.grow)
 
     def _grow(self, grow: Callable[[], None]) -> None:
         grow()
