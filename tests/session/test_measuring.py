@@ -462,6 +462,18 @@ def test_elsewhere_there_are_no_further_rounds(more: dict[str, Any]) -> None:
     assert (bench.ran(), bench.forecast.left_s) == (ran, None)
 
 
+def test_where_variants_are_loaded_in_groups_no_further_rounds_follow() -> None:
+    """Bug: cases of groups that are closed had two rounds for good."""
+    bench = make(Fake("fp32"), Fake("bf16"), **GIVEN)
+    bench.side_by_side.go_by(lambda _: Stage.OTHER, [(CASE, "precision")])
+    assert bench.side_by_side.first_rounds(CASE, ("fp32", "bf16")) == FEWEST_PAIRS
+    bench.loader.lineup = SimpleNamespace(groups=[("fp32",), ("fp32", "bf16")])
+    assert bench.side_by_side.first_rounds(CASE, ("fp32", "bf16")) is None
+    bench.ask("fp32", WORKLOAD, "bf16")
+    bench.side_by_side.expect_further()
+    assert bench.forecast.left_s is None
+
+
 def test_further_rounds_reach_the_tests_whose_first_ones_they_follow() -> None:
     """Two cases of two variants, of which one test doesn't want them."""
     bench = make(Fake("fp32"), Fake("bf16"), **GIVEN)
