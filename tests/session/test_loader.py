@@ -231,6 +231,16 @@ def test_what_took_more_than_was_planned_stays_as_long_as_all_have_room(monkeypa
         assert all(map(has_room, (half, large, third)))  # the new process has taken none yet
 
 
+def test_further_rounds_have_room_as_long_as_all_that_are_loaded_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four variants hold 12 of 16 bytes. What the largest rounds took stays taken; what has no room takes none."""
+    roomy = Roomy(16, monkeypatch)
+    reference, *_, large = roomy.variants
+    for rows, has_room in ((5, False), (4, True), (1, True), (5, False)):
+        assert roomy.loader.keeps_all({reference: Round(rows, 1), large: Round(rows, 1)}) is has_room
+    assert roomy.loader._rises["large"] == 4
+    assert roomy.closed == []
+
+
 def test_a_round_is_beyond_the_plan_by_what_it_takes_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A position keeps 10 bytes, of 8 x (96 + 15) that were planned, and of 2,000."""
     parts = Parts(0, 0, 0, 0, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 0, 0), logits=0)
