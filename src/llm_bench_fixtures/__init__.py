@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.open_loop import Request as Request
     from llm_bench_fixtures.measure.quality import CorpusScore as CorpusScore
     from llm_bench_fixtures.measure.work import Work as Work
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES as TOLERANCES
-    from llm_bench_fixtures.models.arithmetic import Arithmetic as Arithmetic
     from llm_bench_fixtures.models.artifacts import ArtifactStore as ArtifactStore
     from llm_bench_fixtures.models.backend import Backend as Backend
     from llm_bench_fixtures.models.backend import Chosen as Chosen
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.needs import Storage as Storage
     from llm_bench_fixtures.models.source import ModelSource as ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
+    from llm_bench_fixtures.models.variants import TOLERANCES as TOLERANCES
+    from llm_bench_fixtures.models.variants import Arithmetic as Arithmetic
     from llm_bench_fixtures.models.variants import Precision as Precision
     from llm_bench_fixtures.models.variants import Variant as Variant
     from llm_bench_fixtures.options.parsers import Setting as Setting
@@ -89,7 +89,6 @@ _HOMES = {
     "measure.open_loop": ("Request",),
     "measure.quality": ("CorpusScore",),
     "measure.work": ("Work",),
-    "models.arithmetic": ("TOLERANCES", "Arithmetic"),
     "models.artifacts": ("ArtifactStore",),
     "models.backend": ("Backend", "Chosen"),
     "models.backends.torch": ("load_source_model",),
@@ -100,7 +99,7 @@ _HOMES = {
     "models.needs": ("Storage",),
     "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
-    "models.variants": ("Precision", "Variant"),
+    "models.variants": ("TOLERANCES", "Arithmetic", "Precision", "Variant"),
     "options.parsers": ("Setting",),
     "options.settings": ("Settings",),
     "plugin.benchmark": ("LlmBenchmark",),

@@ -24,9 +24,9 @@ from llm_bench_fixtures.measure.equivalence import (
     equivalence_of,
     logit_scale,
 )
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds
 
 ModelAround = Callable[[Any], TransformersModel]

@@ -8,12 +8,15 @@ from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.models import variants
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.variants import (
+    TOLERANCES,
+    Arithmetic,
     Precision,
     Variant,
     is_plain,
     narrow,
     parse_precision,
     select_variants,
+    tolerance_of,
 )
 
 
@@ -187,3 +190,15 @@ def test_only_the_torch_model_in_a_dtype_is_plain() -> None:
 
 def test_a_precision_is_spelled_with_any_case_and_surrounding_space() -> None:
     assert parse_precision(" BF16 ") is Precision.BFLOAT16
+
+
+def test_every_arithmetic_has_a_tolerance_and_float32_the_least() -> None:
+    assert set(TOLERANCES) == set(Arithmetic)
+    assert TOLERANCES[Arithmetic.FLOAT32] == min(TOLERANCES.values())
+
+
+def test_each_dtype_has_the_tolerance_of_its_arithmetic() -> None:
+    assert tolerance_of(Precision.FLOAT32) == TOLERANCES[Arithmetic.FLOAT32]
+    assert tolerance_of(Precision.FLOAT16) == TOLERANCES[Arithmetic.FLOAT16]
+    assert tolerance_of(Precision.BFLOAT16) == TOLERANCES[Arithmetic.BFLOAT16]
+    assert tolerance_of(None) == TOLERANCES[Arithmetic.INT8]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, NotCausal, first_line, reason_of
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
-from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.conversion import logits_of
 from llm_bench_fixtures.models.files import (
     LONGEST_SHOWN,
@@ -26,7 +25,7 @@ from llm_bench_fixtures.models.files import (
     safetensors_files,
 )
 from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
-from llm_bench_fixtures.models.variants import parse_precision
+from llm_bench_fixtures.models.variants import parse_precision, tolerance_of
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 from llm_bench_fixtures.text import without_middle
 from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMPTS, read_corpus

@@ -14,14 +14,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, LlmBenchError, reason_of
-from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
 from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.models.device import ResolvedPrecision
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
 from llm_bench_fixtures.models.transformers import context_of, source_facts
-from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.models.variants import Precision, tolerance_of
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Precision, Variant
 from llm_bench_fixtures.workloads import CacheKind, TokenIds, Tokenizer
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.variants import Precision, Variant
 
 T = TypeVar("T")
 

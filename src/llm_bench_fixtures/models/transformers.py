@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
 from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
 from llm_bench_fixtures.models.spread import bytes_by_device, layers_by_device, where_in_words
-from llm_bench_fixtures.models.variants import Precision, Variant, is_plain
+from llm_bench_fixtures.models.variants import Precision, Variant, is_plain, tolerance_of
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, weight_tensors
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, Tokenizer
 

@@ -15,12 +15,11 @@ from families import BY_NAME, IS_TRANSFORMERS_5
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backends.bnb_layers import Reason, left_out_of, other_weights
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Precision
 from llm_bench_fixtures.workloads import CacheKind
 
 MakeRequest = Callable[..., LoadRequest]

@@ -17,7 +17,6 @@ from small_models import write_ending_model
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import ctranslate2 as backend
@@ -27,6 +26,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Side, pad_batch
 

@@ -17,7 +17,6 @@ from families import BY_NAME
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import made_s_of
 from llm_bench_fixtures.models.backends.gguf_files import ARCHITECTURES
 from llm_bench_fixtures.models.backends.llamacpp import (
@@ -32,6 +31,7 @@ from llm_bench_fixtures.models.backends.llamacpp import (
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import Batch, CacheKind, Prompts, Side, pad_batch
 

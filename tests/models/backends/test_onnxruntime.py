@@ -24,7 +24,6 @@ from small_models import lacking_onnx, write_ending_model
 from llm_bench_fixtures.errors import BackendUnavailable, NoRoom, OutOfMemory, QualityCollapsed
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.measure.work import observe
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
@@ -35,6 +34,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant, transla
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, Prompts, Side, Workload, pad_batch, read_corpus
 
@@ -512,7 +512,7 @@ from pathlib import Path
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.progress import Progress

@@ -21,7 +21,6 @@ from onnx import helper
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
 from llm_bench_fixtures.models.backends.onnxruntime_genai import (
@@ -39,6 +38,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
 

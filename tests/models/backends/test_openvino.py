@@ -18,14 +18,13 @@ from families import BY_NAME
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import openvino as backend
 from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Precision
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Side, pad_batch
 

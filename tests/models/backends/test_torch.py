@@ -16,14 +16,13 @@ from transformers import CompileConfig, GenerationConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.backends.torch import with_autocast, with_fitting_reference
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Precision
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.workloads import CacheKind, Prompts
 

@@ -14,14 +14,13 @@ from transformers.pytorch_utils import Conv1D
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends.torchao import make_linear
 from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Variant
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
@@ -24,7 +23,7 @@ from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device, processor_flags, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
-from llm_bench_fixtures.models.variants import Variant, quantized_from
+from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, read_corpus
 

@@ -20,13 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
-from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
+from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from, tolerance_of
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.architecture import check_architecture
-from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.attention import attention_choice, check_attention, check_dtype
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_device, resolve_precision
@@ -17,7 +16,7 @@ from llm_bench_fixtures.models.source import count_weights
 from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, refused_in_words, spread_choice
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.trust import check_trusted, read_config
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Precision, Variant, tolerance_of
 from llm_bench_fixtures.models.weights import fault_in, weight_tensors
 from llm_bench_fixtures.options.parsers import LoadFormat
 from llm_bench_fixtures.processes.memory import free_memory_bytes
