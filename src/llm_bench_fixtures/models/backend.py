@@ -72,7 +72,8 @@ class Backend:
     one of `devices`. Default: every variant runs everywhere."""
 
     prepare: Callable[[LoadRequest], None] = lambda _: None
-    """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
+    """Imports what loading and running need besides `imports`, so that neither the load's time nor its memory holds
+    that."""
 
     storage: Callable[[Variant, Device], Storage] = lambda *_: UNKNOWN
     """How it holds a variant's weights, by which it is planned how many variants fit in memory together. May raise
@@ -85,7 +86,7 @@ class Backend:
     """Modules that have to be installed, a parent before its submodules; else its variants are skipped."""
 
     imports: tuple[str, ...] = ()
-    """Modules that take long to import and may be imported before a process is forked, those of `prepare` say."""
+    """Modules that take long to import. They are imported before `prepare`, or already before a process is forked."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the engine reads when it is first imported. What the user has set stays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,6 +81,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
         raise BackendUnavailable("threads are fixed for a process, and --llm-in-process has one for all variants")
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
+        for name in backend.imports:
+            importlib.import_module(name)
         backend.prepare(request)
         request.device.synchronize()  # sets an accelerator up
     before_bytes, libraries_before_bytes = resident_at_rest(request.device), library_bytes()

@@ -6,7 +6,6 @@ bfloat16, and multiplies in bfloat16 whatever dtype was asked for.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +53,6 @@ def storage(variant: Variant, device: Device) -> Storage:
     packs = not is_int8 and device.kind == "cpu" and "avx512_bf16" in processor_flags()
     matrices = 1.0 if is_int8 else PACKED_FOUR_BITS if packs else FOUR_BITS
     return Storage(matrices, size, numbers=size, packs=packs, takes_stacks=False, is_known=True)
-
-
-def prepare(request: LoadRequest) -> None:
-    torch_backend.prepare(request)
-    importlib.import_module("bitsandbytes")
-    importlib.import_module("transformers.integrations.bitsandbytes")
 
 
 def load(request: LoadRequest) -> TransformersModel:
@@ -144,7 +137,7 @@ def _label(request: LoadRequest, precision: ResolvedPrecision, compute: Resolved
 
 BACKEND = Backend(
     load,
-    prepare=prepare,
+    prepare=torch_backend.prepare,
     devices=("cpu", "cuda"),
     modules=("bitsandbytes", "accelerate"),
     extra="bitsandbytes",

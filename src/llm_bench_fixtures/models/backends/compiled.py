@@ -69,11 +69,6 @@ def check(variant: Variant, device: Device) -> None:
         raise BackendUnavailable(f"torch.compile needs Python.h, which is not in {headers}: apt install python3-dev")
 
 
-def prepare(request: LoadRequest) -> None:
-    torch_backend.prepare(request)
-    importlib.import_module("torch._inductor.compile_fx")
-
-
 def load(request: LoadRequest) -> CompiledModel:
     """Raises BackendUnavailable where the model's decode step can't be compiled once and for all, AnotherModel where
     the compiled one computes something else."""
@@ -247,7 +242,7 @@ def _generate_each_shape(model: CompiledModel) -> None:
 BACKEND = Backend(
     load,
     check,
-    prepare,
+    torch_backend.prepare,
     devices=("cpu", "cuda"),
     imports=("torch._inductor.compile_fx",),
     storage=_storage,

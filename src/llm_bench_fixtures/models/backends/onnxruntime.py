@@ -78,9 +78,7 @@ def prepare(request: LoadRequest) -> None:
     if graphs.USES_EXPORTER:
         if first_missing(("transformers.exporters",)):
             raise BackendUnavailable("without Optimum, ONNX exports need transformers 5.23 or newer")
-        importlib.import_module(graphs.GENERATION)
         return
-    importlib.import_module("optimum.onnxruntime")
     # optimum sets its own level when first imported, past quiet_libraries
     importlib.import_module("optimum.utils.logging").set_verbosity_error()
     optimum_models.check_exportable(request.source.model_type, "ONNX")

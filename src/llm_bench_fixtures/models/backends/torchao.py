@@ -7,7 +7,6 @@ processor without float8 products has no code.
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,11 +48,6 @@ VARIANTS = (
     ),
     Variant("ao-float8-weight", "torchao", "float8 weights", quantization="float8-weight", base="fp32"),
 )
-
-
-def prepare(request: LoadRequest) -> None:
-    torch_backend.prepare(request)
-    importlib.import_module("torchao.quantization")
 
 
 def load(request: LoadRequest) -> TransformersModel:
@@ -130,7 +124,7 @@ def _unavailable_where_refused(kind: str) -> Iterator[None]:
 
 BACKEND = Backend(
     load,
-    prepare=prepare,
+    prepare=torch_backend.prepare,
     devices=("cpu", "cuda"),
     modules=("torchao",),
     extra="torchao",
