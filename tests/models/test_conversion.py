@@ -5,7 +5,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.models.artifacts import file_digest
 from llm_bench_fixtures.models.backend import installed_versions
-from llm_bench_fixtures.models.conversion import TRIAL_VERSION, key_of
+from llm_bench_fixtures.models.conversion import COUNTS, TRIAL_VERSION, key_of
 from llm_bench_fixtures.models.loading import LoadRequest
 
 
@@ -16,9 +16,9 @@ def test_a_key_holds_the_weights_the_libraries_the_trial_and_what_is_counted(
     request = make_request()
     versions = installed_versions(("torch",))
     assert versions
-    assert key_of(request, ("torch", "no-such-library"), ("read", "share")) == {
+    assert key_of(request, ("torch", "no-such-library"), ("blocks", "levels")) == {
         "model": request.source.digest,
-        "holds": "read, share",
+        "holds": ", ".join((*COUNTS, "blocks", "levels")),
         "trial": TRIAL_VERSION,
         **versions,
     }
@@ -26,6 +26,6 @@ def test_a_key_holds_the_weights_the_libraries_the_trial_and_what_is_counted(
     given.write_bytes(b"weights")
     assert key_of(request, (), (), given) == {
         "model": file_digest(given),
-        "holds": "",
+        "holds": "weight_bytes, weight_bytes_read, quantized_share",
         "trial": TRIAL_VERSION,
     }

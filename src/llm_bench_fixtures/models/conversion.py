@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -132,6 +132,7 @@ def _shown(logits: torch.Tensor) -> torch.Tensor:
 
 
 COUNTS_FILE = "facts.json"  # beside what was converted, so that no load has to count it
+COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 OUT_OF_ROOM = re.compile("alloc|out of memory|no space left|quota exceeded", re.IGNORECASE)
 OF_THE_INSTALLATION = re.compile(
     "read-only file system|too many open files|cannot open shared object"
@@ -141,21 +142,22 @@ OF_THE_INSTALLATION = re.compile(
 
 
 def key_of(
-    request: LoadRequest, libraries: Iterable[str], counts: Iterable[str], given: Path | None = None
+    request: LoadRequest, libraries: Iterable[str], more: Iterable[str] = (), given: Path | None = None
 ) -> dict[str, KeyValue]:
     """Key parts of every artifact of an engine: the weights, the libraries that convert, and the trial it passed.
 
-    counts: names of what is counted and kept beside it, so that one that lacks some is made again.
+    more: names of what is counted besides COUNTS and kept beside it, so that one that lacks some is made again.
     given: the file that stands for the source's own.
     """
     with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
         digest = request.source.digest if given is None else file_digest(given)
-    return {"model": digest, "holds": ", ".join(counts), "trial": TRIAL_VERSION, **installed_versions(libraries)}
+    holds = ", ".join((*COUNTS, *more))
+    return {"model": digest, "holds": holds, "trial": TRIAL_VERSION, **installed_versions(libraries)}
 
 
-def write_counts(folder: Path, counts: Mapping[str, object]) -> None:
-    """Keep what was counted of the model in the folder."""
-    (folder / COUNTS_FILE).write_text(json.dumps(counts))
+def write_counts(folder: Path, counts: Sequence[float], **more: object) -> None:
+    """Keep what was counted of the model in the folder: COUNTS, and what else its engine has by name."""
+    (folder / COUNTS_FILE).write_text(json.dumps(dict(zip(COUNTS, counts, strict=True)) | more))
 
 
 def read_counts(folder: Path) -> dict[str, Any]:

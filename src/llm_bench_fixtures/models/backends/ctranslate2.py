@@ -39,7 +39,6 @@ VARIANTS = (
 COMPUTE_TYPES = {None: "float32", "int8": "int8_float32"}  # by quantization
 WEIGHTS_FILE = "model.bin"
 LIBRARIES = ("torch", "transformers", "ctranslate2")
-COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 FLOAT32 = "float32"
 TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # a pass looks up some rows of these
 STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
@@ -87,7 +86,7 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
     if compute_type != FLOAT32:
         convert(request, FLOAT32)
     name, model_type = request.source.name, request.source.model_type
-    key: Key = {**conversion.key_of(request, LIBRARIES, COUNTS), "weights": compute_type}
+    key: Key = {**conversion.key_of(request, LIBRARIES), "weights": compute_type}
 
     def build(folder: Path) -> None:
         converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")
@@ -146,7 +145,7 @@ def _try(folder: Path, compute_type: str, trial: conversion.TextTrial) -> None:
         trial.check("CTranslate2's conversion", lambda ids: forward(generator, ids, torch.tensor([ids.shape[1]])))
 
 
-def counts_of(variables: Mapping[str, Any], weight_bytes: int) -> dict[str, float]:
+def counts_of(variables: Mapping[str, Any], weight_bytes: int) -> tuple[int, int, float]:
     """COUNTS of a converted model. variables: its tensors by name; of an alias, the name of what it is the same as."""
     tensors = {name: tensor for name, tensor in variables.items() if not isinstance(tensor, str)}
     shared = {alias for alias in variables.values() if isinstance(alias, str)}
@@ -154,7 +153,7 @@ def counts_of(variables: Mapping[str, Any], weight_bytes: int) -> dict[str, floa
     counts = {name: tensor.numpy().size for name, tensor in tensors.items()}
     in_8_bits = sum(counts[name] for name, tensor in tensors.items() if tensor.dtype == "int8" and tensor.shape)
     read = sum(tensor.num_bytes() for name, tensor in tensors.items() if name not in looked_up)
-    return dict(zip(COUNTS, (weight_bytes, read, in_8_bits / max(sum(counts.values()), 1)), strict=True))
+    return weight_bytes, read, in_8_bits / max(sum(counts.values()), 1)
 
 
 def open_generator(folder: Path, compute_type: str) -> Any:

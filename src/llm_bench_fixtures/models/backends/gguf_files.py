@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[np.float32]
 
-COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # tables that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 FLOATS = {"F32": Precision.FLOAT32, "F16": Precision.FLOAT16, "BF16": Precision.BFLOAT16}  # by gguf's names
@@ -91,7 +90,7 @@ def check_given(file: Path, config: Any) -> Precision:
 
 
 def count_weights(file: Path, kind: str) -> None:
-    """Keep COUNTS of the file beside it."""
+    """Keep COUNTS of the file, and its other blocks, beside it."""
     import gguf
 
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
@@ -100,8 +99,7 @@ def count_weights(file: Path, kind: str) -> None:
     stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
     read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
     share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())
-    counts = (stored, read, share, other_blocks(tensors.values(), kind))
-    write_counts(file.parent, dict(zip(COUNTS, counts, strict=True)))
+    write_counts(file.parent, (stored, read, share), other_blocks=other_blocks(tensors.values(), kind))
 
 
 def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:

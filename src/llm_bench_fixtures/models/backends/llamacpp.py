@@ -89,7 +89,7 @@ def make(request: LoadRequest) -> tuple[Artifact, ...]:
     """
     given = request.settings.of(GGUF)
     stored = Precision.FLOAT32 if given is None else gguf_files.check_given(given, request.source.load_config())
-    key = conversion.key_of(request, LIBRARIES, gguf_files.COUNTS, given)
+    key = conversion.key_of(request, LIBRARIES, ["other_blocks"], given)
     plain = _converted(request, key) if given is None else _widened(request, key, given, stored)
     if request.variant.quantization is None:
         return (plain,)

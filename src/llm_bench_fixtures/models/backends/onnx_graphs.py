@@ -26,7 +26,6 @@ GENERATION = "llm_bench_fixtures.models.backends.onnx_generation"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 ERRORS, FATAL_ERRORS = 3, 4  # ONNX Runtime's levels of logging
 BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
-COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
 """Operators' inputs that are tables, of which a run reads some rows: of tokens, of cosines and of sines."""
@@ -108,7 +107,7 @@ def count_weights(folder: Path) -> None:
     import onnx
 
     graph = onnx.load(only_graph(folder), load_external_data=False).graph
-    write_counts(folder, dict(zip(COUNTS, (*weight_bytes(graph), quantized_share(graph)), strict=True)))
+    write_counts(folder, (*weight_bytes(graph), quantized_share(graph)))
 
 
 def weight_bytes(graph: onnx.GraphProto) -> tuple[int, int]:

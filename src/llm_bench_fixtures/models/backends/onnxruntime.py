@@ -112,7 +112,7 @@ def export(request: LoadRequest) -> Artifact:
             graphs.count_weights(folder)
         _try(request, folder, trial)
 
-    return request.store.get("onnx-export", conversion.key_of(request, LIBRARIES, graphs.COUNTS), build)
+    return request.store.get("onnx-export", conversion.key_of(request, LIBRARIES), build)
 
 
 def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
@@ -152,7 +152,7 @@ def instruction_set() -> str:
 
 def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph with weights in int8, whose activations are quantized as they come."""
-    key: Key = {**conversion.key_of(request, LIBRARIES, graphs.COUNTS), "config": f"dynamic {instruction_set()}"}
+    key: Key = {**conversion.key_of(request, LIBRARIES), "config": f"dynamic {instruction_set()}"}
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to int8, dynamic"):
@@ -165,7 +165,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph in int8, with ranges of its activations that are calibrated beforehand."""
     texts = read_corpus(CALIBRATION_FOLDER).texts
     key: Key = {
-        **conversion.key_of(request, LIBRARIES, graphs.COUNTS),
+        **conversion.key_of(request, LIBRARIES),
         "config": f"static {instruction_set()} {STATIC_OPERATORS}",
         "calibration": calibration.recipe(texts),
     }

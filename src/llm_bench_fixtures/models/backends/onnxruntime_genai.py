@@ -50,7 +50,6 @@ NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the buil
 PLAIN = "fp32"
 SCRATCH = "scratch"  # the builder's folder, next to what it makes
 BUILDER_S = 7200.0  # seconds that the builder may take; a large model takes minutes
-COUNTS = (*onnx_graphs.COUNTS, "accuracy_levels")
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 PADDING = -1
 """Stands for no token. The engine takes each place that holds the id of its padding for one, and prompts may hold any
@@ -125,7 +124,7 @@ def build(request: LoadRequest, precision: str) -> Artifact:
             count_weights(folder)
             _try(request, folder, trial if precision == PLAIN else None)
 
-    key = {**conversion.key_of(request, LIBRARIES, COUNTS), "ends a text": "no token"}
+    key = {**conversion.key_of(request, LIBRARIES, ["accuracy_levels"]), "ends a text": "no token"}
     return request.store.get(f"genai-{precision}", key, make)
 
 
@@ -182,12 +181,12 @@ def end_no_text(folder: Path) -> None:
 
 
 def count_weights(folder: Path) -> None:
-    """Keep COUNTS of the graph in the folder."""
+    """Keep COUNTS of the graph, and its accuracy levels, in the folder."""
     import onnx
 
     graph = onnx.load(onnx_graphs.only_graph(folder), load_external_data=False).graph
-    counts = (*onnx_graphs.weight_bytes(graph), onnx_graphs.quantized_share(graph), accuracy_levels(graph))
-    conversion.write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
+    counts = (*onnx_graphs.weight_bytes(graph), onnx_graphs.quantized_share(graph))
+    conversion.write_counts(folder, counts, accuracy_levels=accuracy_levels(graph))
 
 
 def accuracy_levels(graph: onnx.GraphProto) -> list[int]:

@@ -44,7 +44,6 @@ VARIANTS = (
 
 WEIGHTS_FILE = "openvino_model.bin"
 GRAPH_FILE = "openvino_model.xml"
-COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share")
 FEWER_BITS = frozenset({"u8", "i8", "u4", "i4"})
 FLOATS = {"f32": Precision.FLOAT32, "f16": Precision.FLOAT16, "bf16": Precision.BFLOAT16}  # as OpenVINO names them
 PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
@@ -122,7 +121,7 @@ def export(request: LoadRequest) -> Artifact:
             count_weights(folder)
         optimum_models.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=True), trial)
 
-    return request.store.get("openvino-export", conversion.key_of(request, LIBRARIES, COUNTS), build)
+    return request.store.get("openvino-export", conversion.key_of(request, LIBRARIES), build)
 
 
 def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
@@ -140,7 +139,7 @@ def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
 def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Artifact:
     """The exported graph with weights in fewer bits. Raises BackendUnavailable where it can't be made or run."""
     name, model_type = request.source.name, request.source.model_type
-    key: Key = {**conversion.key_of(request, LIBRARIES, COUNTS), "config": str(QUANTIZATIONS[quantization])}
+    key: Key = {**conversion.key_of(request, LIBRARIES), "config": str(QUANTIZATIONS[quantization])}
 
     def build(folder: Path) -> None:
         quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to {quantization} for OpenVINO")
@@ -253,7 +252,7 @@ def count_weights(folder: Path) -> None:
 
     graph = openvino.Core().read_model(folder / GRAPH_FILE)
     counts = ((folder / WEIGHTS_FILE).stat().st_size, weight_bytes_read(graph), quantized_share(graph))
-    conversion.write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
+    conversion.write_counts(folder, counts)
 
 
 def weight_bytes_read(graph: Any) -> int:
