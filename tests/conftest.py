@@ -24,7 +24,7 @@ from llm_bench_fixtures.measure.windows import strided_windows
 from llm_bench_fixtures.models import tryout
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
-from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
@@ -44,8 +44,6 @@ for number, hears in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.
 # A machine may be as slow as it likes.
 hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("unhurried")
-
-FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -177,7 +175,7 @@ def model_around(cpu: Device, tiny_source: ModelSource) -> Callable[[Any], Trans
 
     def make(module: Any) -> TransformersModel:
         config = getattr(module, "config", usual)
-        facts = source_facts(CATALOGUE[0], config, FLOAT32, label="fake", weight_bytes=0)
+        facts = source_facts(CATALOGUE[0], config, Precision.FLOAT32, label="fake", weight_bytes=0)
         facts = replace(facts, cache_kinds=frozenset(CacheKind))
         return TransformersModel(CATALOGUE[0], cpu, module, tokenizer, facts)
 

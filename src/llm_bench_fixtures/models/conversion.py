@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
 from llm_bench_fixtures.models.backend import installed_versions
-from llm_bench_fixtures.models.device import ResolvedPrecision
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
 from llm_bench_fixtures.models.transformers import context_of, source_facts
@@ -173,9 +172,8 @@ def converted_facts(request: LoadRequest, made: Sequence[Artifact], before_bytes
     config, counts = request.source.load_config(), read_counts(made[-1].folder)
     is_quantized = request.variant.quantization is not None
     compute = None if is_quantized else Precision.FLOAT32
-    plain = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
     return replace(
-        source_facts(request.variant, config, plain, label=label, weight_bytes=counts["weight_bytes"]),
+        source_facts(request.variant, config, Precision.FLOAT32, label=label, weight_bytes=counts["weight_bytes"]),
         # How much of a mixture of experts a pass reads depends on the engine's form of the model.
         weight_bytes_read=None if expert_count(config) > 1 else counts["weight_bytes_read"],
         quantized_share=counts["quantized_share"] if is_quantized else None,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
-from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
 from llm_bench_fixtures.models.spread import bytes_by_device, layers_by_device, where_in_words
@@ -190,7 +190,7 @@ def context_of(config: PretrainedConfig) -> int:
 def source_facts(
     variant: Variant,
     config: PretrainedConfig,
-    precision: ResolvedPrecision,
+    precision: Precision,
     *,
     label: str,
     weight_bytes: int,
@@ -209,7 +209,7 @@ def source_facts(
         vocabulary=int(text.vocab_size),
         width=int(getattr(text, "hidden_size", None) or 0),
         # a plain model in float32 is the same one, whatever dtype was asked for
-        configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}{runs}",
+        configuration=f"{'plain' if is_plain(variant) else variant.id} {precision}{runs}",
         runs_source=True,
         divergence_causes=divergence_causes(config),
     )
@@ -218,7 +218,7 @@ def source_facts(
 def torch_model(
     request: LoadRequest,
     module: PreTrainedModel,
-    precision: ResolvedPrecision,
+    precision: Precision,
     *,
     label: str,
     compute: Precision | None,

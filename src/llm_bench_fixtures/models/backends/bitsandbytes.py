@@ -85,7 +85,7 @@ def load(request: LoadRequest) -> TransformersModel:
     model = torch_model(
         request,
         module,
-        precision,
+        precision.actual,
         label=_label(request, precision, compute, share),
         compute=compute.actual if compute else None,
         scales=bnb_layers.scales_of(module),

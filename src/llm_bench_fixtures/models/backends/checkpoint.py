@@ -95,7 +95,7 @@ def load(request: LoadRequest) -> TransformersModel:
     model = torch_model(
         request,
         module,
-        precision,
+        precision.actual,
         label=_label(stored, layers, share, compute, precision),
         compute=compute.actual if compute else None,
         scales=bnb_layers.scales_of(module),

@@ -72,7 +72,7 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     if not spread:
         module = module.to(request.device.name)
     fault_in(weight_tensors(module))
-    model = torch_model(request, module, precision, label=precision.label, compute=precision.actual)
+    model = torch_model(request, module, precision.actual, label=precision.label, compute=precision.actual)
     if request.variant.autocast is not None:
         model = with_autocast(model, request.variant.autocast)
     return refuse_unfetched(model)

@@ -69,7 +69,7 @@ def load(request: LoadRequest) -> TransformersModel:
     model = torch_model(
         request,
         module,
-        precision,
+        precision.actual,
         label=f"torchao {request.variant.quantization}{lesser_share(share)}, {how}",
         compute=None if is_dynamic else precision.actual,
         quantized_share=share,
