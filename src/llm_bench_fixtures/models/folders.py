@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import CandidateFailed, InvalidSetting, first_line
 from llm_bench_fixtures.models.files import safetensors_files
@@ -31,14 +31,19 @@ def model_folder(name: str, settings: Settings) -> Path:
 def modeling_module(name: str) -> str:
     """The module of transformers that will run the model, told from a local folder's config alone; empty where that
     doesn't tell. There may be no module of that name."""
+    kind = local_config(name).get("model_type")
+    module = str(kind).replace("-", "_")
+    return f"transformers.models.{module}.modeling_{module}" if kind and module.isidentifier() else ""
+
+
+def local_config(name: str) -> Mapping[str, Any]:
+    """Content of a local folder's config; empty where there is none that can be read, which finding the model says."""
     try:
         folder = TINY_FOLDER if name == TINY else local_folder(name)
         config = None if folder is None else read_config(folder)
-    except (CandidateFailed, RecursionError):  # trying the candidate will say it
-        return ""
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    module = str(kind).replace("-", "_")
-    return f"transformers.models.{module}.modeling_{module}" if kind and module.isidentifier() else ""
+    except (CandidateFailed, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def local_folder(name: str) -> Path | None:

@@ -12,17 +12,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, reason_of
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models import weights
 from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
-from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.models.folders import local_config
 from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
-from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.options.parsers import LoadFormat
 
@@ -52,15 +51,9 @@ def with_reference(settings: Settings) -> Settings:
     """The settings, with the checkpoint as it is for the reference where --llm-model is a folder with a quantized one
     and no other reference is named: nothing else can be made of it to compare with."""
     is_free = "reference" not in settings.given and settings.load_format is not LoadFormat.DUMMY
-    return replace(settings, reference=CHECKPOINT.id) if is_free and _names_quantized(settings) else settings
-
-
-def _names_quantized(settings: Settings) -> bool:
-    try:
-        folder = local_folder(settings.model[0])
-        return folder is not None and stored_quantization(read_config(folder)) is not None
-    except (CandidateFailed, RecursionError):  # finding the model raises it again
-        return False
+    if is_free and stored_quantization(local_config(settings.model[0])) is not None:
+        return replace(settings, reference=CHECKPOINT.id)
+    return settings
 
 
 def prepare(request: LoadRequest) -> None:

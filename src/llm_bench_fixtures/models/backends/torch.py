@@ -10,12 +10,12 @@ from llm_bench_fixtures.models.architecture import check_architecture
 from llm_bench_fixtures.models.attention import attention_choice, check_attention, check_dtype
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_device, resolve_precision
-from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.models.folders import local_config, local_folder
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage, estimated_weights
 from llm_bench_fixtures.models.source import count_weights
 from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, refused_in_words, spread_choice
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
-from llm_bench_fixtures.models.trust import check_trusted, read_config
+from llm_bench_fixtures.models.trust import check_trusted
 from llm_bench_fixtures.models.variants import Precision, Variant, tolerance_of
 from llm_bench_fixtures.models.weights import fault_in, weight_tensors
 from llm_bench_fixtures.options.parsers import LoadFormat
@@ -135,13 +135,10 @@ def with_fitting_reference(settings: Settings) -> Settings:
 def _folder_weights(settings: Settings) -> int:
     """How many the model of the first folder has; 0 where it is none, or can't be told."""
     try:
+        if settings.load_format is LoadFormat.DUMMY:
+            return estimated_weights(local_config(settings.model[0]))
         folder = local_folder(settings.model[0])
-        if folder is None:
-            return 0
-        if settings.load_format is not LoadFormat.DUMMY:
-            return count_weights(folder)
-        config = read_config(folder)
-        return estimated_weights(config) if isinstance(config, dict) else 0
+        return 0 if folder is None else count_weights(folder)
     except Exception:  # a folder from elsewhere can make any library fail in any way, which finding the model says
         return 0
 
