@@ -20,7 +20,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, Invali
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
-from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endpoints, parse_models, variants_of
+from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_by_variant, parse_endpoints, variants_of
 from llm_bench_fixtures.models.backends.endpoint_client import Key, read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_protocol import Answer
@@ -72,7 +72,7 @@ def test_options_name_servers_and_their_variants() -> None:
     assert parse_endpoints("http://127.0.0.1:8000/v1") == {"endpoint": "http://127.0.0.1:8000/v1"}
     given = parse_endpoints("a=http://one/v1, b.2=https://two:8443/v1")
     assert given == {"endpoint-a": "http://one/v1", "endpoint-b.2": "https://two:8443/v1"}
-    assert parse_models("a=org/name,other") == {"endpoint-a": "org/name", "endpoint": "other"}
+    assert parse_by_variant("a=org/name,other") == {"endpoint-a": "org/name", "endpoint": "other"}
     assert [one.id for one in variants_of(parse_settings({"endpoint": "a=http://one,b=http://two"}))] == [
         "endpoint-a",
         "endpoint-b",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -24,7 +24,7 @@ _NAMED = re.compile(r"(?:([A-Za-z0-9._-]+)=)?(.*)")
 
 def parse_endpoints(text: str) -> Mapping[str, str]:
     """Base URLs by the ids of their variants. Raises InvalidSetting, which quotes nothing that may be a secret."""
-    found = dict(_by_variant(text))
+    found = parse_by_variant(text)
     for url in found.values():
         _check_url(url)
     keys = [key_variable(identifier) for identifier in found]
@@ -33,21 +33,16 @@ def parse_endpoints(text: str) -> Mapping[str, str]:
     return found
 
 
-def parse_models(text: str) -> Mapping[str, str]:
-    """Names of models by the ids of their variants."""
-    return dict(_by_variant(text))
-
-
-def _by_variant(text: str) -> Iterator[tuple[str, str]]:
-    """Value given for each variant, from `VALUE` or `NAME=VALUE`, separated by commas."""
-    seen = set()
+def parse_by_variant(text: str) -> Mapping[str, str]:
+    """Values by the ids of their variants, from `VALUE` or `NAME=VALUE`, separated by commas."""
+    found: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, value = _NAMED.fullmatch(part).groups()  # type: ignore[union-attr]  # it matches every line
         identifier = f"{NAME}-{name}" if name else NAME
-        if identifier in seen:
+        if identifier in found:
             raise InvalidSetting(f"{identifier} is given twice: name each, as in first=VALUE,second=VALUE")
-        seen.add(identifier)
-        yield identifier, value
+        found[identifier] = value
+    return found
 
 
 def _check_url(url: str) -> None:
@@ -74,7 +69,7 @@ def key_variable(identifier: str) -> str:
 
 
 ENDPOINT = Setting(NAME, parse_endpoints)
-MODEL = Setting("endpoint_model", parse_models)
+MODEL = Setting("endpoint_model", parse_by_variant)
 TIMEOUT = Setting("endpoint_timeout", parse_seconds)
 
 
