@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
 from llm_bench_fixtures.models.backend import installed_versions
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
 from llm_bench_fixtures.models.transformers import context_of, source_facts
@@ -164,11 +165,13 @@ def read_counts(folder: Path) -> dict[str, Any]:
     return counts
 
 
-def converted_facts(request: LoadRequest, made: Sequence[Artifact], before_bytes: int, *, label: str) -> ModelFacts:
+def converted_facts(request: LoadRequest, made: Sequence[Artifact], label: str = "") -> ModelFacts:
     """Facts of the source in an engine's own form: in float32, or quantized and multiplied in int8.
 
-    made: what was made for it, what runs last. before_bytes: resident memory once that was made.
+    To be asked for before the engine opens that form: memory that the process has by then is not the model's.
+    made: what was made for it, what runs last. label: empty where only the opened engine tells what runs.
     """
+    before_bytes = resident_at_rest(request.device)
     config, counts = request.source.load_config(), read_counts(made[-1].folder)
     is_quantized = request.variant.quantization is not None
     compute = None if is_quantized else Precision.FLOAT32

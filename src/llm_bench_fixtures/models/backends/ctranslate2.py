@@ -16,7 +16,7 @@ from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.device import Device, resident_at_rest
+from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant, quantized_from
@@ -61,12 +61,10 @@ def prepare(request: LoadRequest) -> None:
 def load(request: LoadRequest) -> Ct2Model:
     wanted = COMPUTE_TYPES[request.variant.quantization]
     artifact = convert(request, wanted)
-    before_bytes = resident_at_rest(request.device)
+    facts = conversion.converted_facts(request, (artifact,))
     generator = open_generator(artifact.folder, wanted)
-    named = f"CTranslate2 {generator.compute_type}"
-    facts = conversion.converted_facts(request, (artifact,), before_bytes, label=named)
-    longest = longest_prompt(request.source.load_config())
-    facts = replace(facts, context_length=min(facts.context_length, longest))
+    context = min(facts.context_length, longest_prompt(request.source.load_config()))
+    facts = replace(facts, label=f"CTranslate2 {generator.compute_type}", context_length=context)
     return Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
 
 

@@ -17,7 +17,6 @@ from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import gguf_files
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
@@ -65,11 +64,10 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> LlamaCppModel:
     made = make(request)
-    before_bytes = resident_at_rest(request.device)
     folder = made[-1].folder
-    engine = open_model(folder / FILE, request.source.load_config().get_text_config().vocab_size)
     named = label(request.variant, conversion.read_counts(folder)["other_blocks"])
-    facts = conversion.converted_facts(request, made, before_bytes, label=named)
+    facts = conversion.converted_facts(request, made, named)
+    engine = open_model(folder / FILE, facts.vocabulary)
     return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 

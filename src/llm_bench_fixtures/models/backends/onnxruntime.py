@@ -20,7 +20,7 @@ from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.device import Device, processor_flags, resident_at_rest
+from llm_bench_fixtures.models.device import Device, processor_flags
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
 from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Variant, quantized_from
@@ -91,10 +91,8 @@ def load(request: LoadRequest) -> graphs.OnnxModel:
         quantize = quantize_dynamic if quantization == DYNAMIC else quantize_static
         made += (quantize(request, made[0]),)
         label = f"ONNX Runtime {quantization.replace('-', ' ')} ({instruction_set()})"
-    before_bytes = resident_at_rest(request.device)
-    folder = made[-1].folder
-    module = graphs.open_model(folder, request.device)
-    facts = conversion.converted_facts(request, made, before_bytes, label=label)
+    facts = conversion.converted_facts(request, made, label)
+    module = graphs.open_model(made[-1].folder, request.device)
     if quantization == DYNAMIC:
         facts = replace(facts, tolerance=TOLERANCES[Arithmetic.INT8_PER_BATCH])
     facts = replace(facts, cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}))

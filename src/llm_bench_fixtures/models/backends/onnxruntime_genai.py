@@ -20,7 +20,6 @@ from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
@@ -93,10 +92,9 @@ def check_buildable(architecture: str) -> None:
 
 def load(request: LoadRequest) -> GenaiModel:
     built = build(request, request.variant.quantization or PLAIN)
-    before_bytes = resident_at_rest(request.device)
-    engine = open_engine(built.folder)
     named = label(request.variant, conversion.read_counts(built.folder)["accuracy_levels"])
-    facts = conversion.converted_facts(request, (built,), before_bytes, label=named)
+    facts = conversion.converted_facts(request, (built,), named)
+    engine = open_engine(built.folder)
     return GenaiModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 

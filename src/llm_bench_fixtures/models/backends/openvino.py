@@ -23,7 +23,6 @@ from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from, tolerance_of
 from llm_bench_fixtures.progress import Phase
@@ -73,13 +72,11 @@ def load(request: LoadRequest) -> OpenVinoModel:
     made: tuple[Artifact, ...] = (export(request),)
     if quantization is not None:
         made += (quantize(request, made[0], quantization),)
-    before_bytes = resident_at_rest(request.device)
-    folder = made[-1].folder
-    module = open_model(folder, is_float32=quantization is None)
+    facts = conversion.converted_facts(request, made)
+    module = open_model(made[-1].folder, is_float32=quantization is None)
     chosen = chosen_by(module, is_float32=quantization is None)
-    named = f"OpenVINO {quantization or 'float32'} weights ({chosen.label})"
-    facts = conversion.converted_facts(request, made, before_bytes, label=named)
-    facts = replace(facts, compute=chosen.compute, tolerance=tolerance_of(chosen.compute))
+    label = f"OpenVINO {quantization or 'float32'} weights ({chosen.label})"
+    facts = replace(facts, label=label, compute=chosen.compute, tolerance=tolerance_of(chosen.compute))
     return OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 
