@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -102,12 +103,13 @@ def shrink_arena(module: Any) -> None:
         module.session = session
 
 
-def count_weights(folder: Path) -> None:
-    """Keep COUNTS of the graph in the folder."""
+def count_weights(folder: Path, **more: Callable[[onnx.GraphProto], object]) -> None:
+    """Keep COUNTS of the graph in the folder, and by their names what further functions tell of it."""
     import onnx
 
     graph = onnx.load(only_graph(folder), load_external_data=False).graph
-    write_counts(folder, (*weight_bytes(graph), quantized_share(graph)))
+    told = {name: tell(graph) for name, tell in more.items()}
+    write_counts(folder, (*weight_bytes(graph), quantized_share(graph)), **told)
 
 
 def weight_bytes(graph: onnx.GraphProto) -> tuple[int, int]:

@@ -54,7 +54,6 @@ PADDING = -1
 """Stands for no token. The engine takes each place that holds the id of its padding for one, and prompts may hold any
 token; looked up in the table of embeddings, it gives the last row, which its mask then hides."""
 
-ERRORS = 3  # ONNX Runtime's level of logging
 MOST_ROWS = 32  # rows that the engine runs at a time
 GREEDY = {
     "do_sample": False,
@@ -119,7 +118,7 @@ def build(request: LoadRequest, precision: str) -> Artifact:
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
             end_no_text(folder)
-            count_weights(folder)
+            onnx_graphs.count_weights(folder, accuracy_levels=accuracy_levels)
             _try(request, folder, trial if precision == PLAIN else None)
 
     key = {**conversion.key_of(request, LIBRARIES, ["accuracy_levels"]), "ends a text": "no token"}
@@ -178,15 +177,6 @@ def end_no_text(folder: Path) -> None:
     path.write_text(json.dumps(config), "utf-8")
 
 
-def count_weights(folder: Path) -> None:
-    """Keep COUNTS of the graph, and its accuracy levels, in the folder."""
-    import onnx
-
-    graph = onnx.load(onnx_graphs.only_graph(folder), load_external_data=False).graph
-    counts = (*onnx_graphs.weight_bytes(graph), onnx_graphs.quantized_share(graph))
-    conversion.write_counts(folder, counts, accuracy_levels=accuracy_levels(graph))
-
-
 def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
     """Levels at which ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the
     choice."""
@@ -200,7 +190,7 @@ def open_engine(folder: Path) -> Any:
 
     session: dict[str, int | str | bool] = {
         "intra_op_num_threads": torch.get_num_threads(),
-        "log_severity_level": ERRORS,
+        "log_severity_level": onnx_graphs.ERRORS,
         "enable_cpu_mem_arena": False,  # the arena would keep what the largest run took, and decodes no faster
     }
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
