@@ -60,12 +60,14 @@ def load(request: LoadRequest) -> TransformersModel:
     # The dtype of all that isn't quantized, and of the products as far as bitsandbytes has a choice.
     precision = resolve_precision(request.settings.of(COMPUTE_DTYPE) or usual, request.device)
     check_dtype(request, precision.actual)
-    compute = _compute(request, precision)
+    is_int8 = request.variant.quantization == INT8
+    repacks = not is_int8 and bnb_layers.repacks_on(request.device)
+    of_products = replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16") if repacks else precision
+    compute = None if is_int8 else of_products
     spread = spread_choice(request)
     if not spread:
         torch_backend.check_memory(request, bytes_per_weight=1)
-    repacks = compute is not None and bnb_layers.repacks_on(request.device)
-    is_int8_on_cpu = compute is None and request.device.kind == "cpu"
+    is_int8_on_cpu = is_int8 and request.device.kind == "cpu"
     shape = without_weights(request.source.load_config(), request.source.trust_remote_code)
     left_out = bnb_layers.left_out_of(shape, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
     with refused_in_words(request):
@@ -102,15 +104,6 @@ def _load_quantized(source: ModelSource, **how: Any) -> Any:
     except AttributeError:
         source.load_model(dtype="auto")  # raises IncompleteWeights where that is why
         raise
-
-
-def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:
-    """The dtype that matrices are multiplied in; None for integers."""
-    if request.variant.quantization == INT8:
-        return None
-    if bnb_layers.repacks_on(request.device):
-        return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
-    return precision
 
 
 def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
