@@ -126,9 +126,14 @@ def linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modul
             yield name, part, rows, columns
 
 
-def weights_outside(layers: Iterable[Any], module: torch.nn.Module) -> list[torch.Tensor]:
-    """All weights but the matrices of the layers."""
-    inside = {id(layer.weight) for layer in layers}
+def own_tensors(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The layer's own parameters and buffers, by name."""
+    return {**dict(layer.named_parameters(recurse=False)), **dict(layer.named_buffers(recurse=False))}
+
+
+def weights_outside(layers: Iterable[torch.nn.Module], module: torch.nn.Module) -> list[torch.Tensor]:
+    """All weights but those that the layers' matrices are stored in."""
+    inside = {id(tensor) for layer in layers for name, tensor in own_tensors(layer).items() if name != "bias"}
     return [weight for weight in weight_tensors(module) if id(weight) not in inside]
 
 

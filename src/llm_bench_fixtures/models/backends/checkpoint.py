@@ -84,7 +84,8 @@ def load(request: LoadRequest) -> TransformersModel:
         )
         _use_once(module, stored, request.device)
     layers = _quantized_layers(module)
-    compute, share = _compute(stored, layers, precision, request.device), _share(module, layers)
+    compute = _compute(stored, layers, precision, request.device)
+    share = weights.share_of(layers, module) if layers else None  # none: transformers has unpacked them
     model = torch_model(
         request,
         module,
@@ -152,21 +153,8 @@ def _quantized_layers(module: torch.nn.Module) -> list[Any]:
     import torch
 
     linear = [part for part in module.modules() if hasattr(part, "in_features") and hasattr(part, "out_features")]
-    largest = {layer: max((one for _, one in _tensors_of(layer)), key=torch.numel, default=None) for layer in linear}
+    largest = {layer: max(weights.own_tensors(layer).values(), key=torch.numel, default=None) for layer in linear}
     return [layer for layer, tensor in largest.items() if tensor is not None and weights.is_packed(tensor)]
-
-
-def _tensors_of(layer: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """The layer's own parameters and buffers, by name."""
-    return [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]
-
-
-def _share(module: torch.nn.Module, layers: list[Any]) -> float | None:
-    """Share of all weights that are in those layers; None where transformers has unpacked them."""
-    packed = {id(tensor) for layer in layers for name, tensor in _tensors_of(layer) if name != "bias"}
-    inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
-    outside = sum(weight.numel() for weight in weights.weight_tensors(module) if id(weight) not in packed)
-    return inside / (inside + outside) if layers else None
 
 
 def _compute(
