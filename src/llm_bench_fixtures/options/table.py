@@ -197,12 +197,7 @@ OPTIONS = (
         "N[,N...]",
         "requests per second to load a server with, at random times (a Poisson process), whether or not it keeps up",
     ),
-    Option(
-        "load_time",
-        "30",
-        "SECONDS",
-        "how long requests are sent at each of these rates",
-    ),
+    Option("load_time", "30", "SECONDS", "how long requests are sent at each of these rates"),
     Option(
         "corpus",
         "",
