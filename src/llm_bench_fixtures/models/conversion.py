@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
-from llm_bench_fixtures.models.backend import installed_versions
+from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import ModelFacts
+
+engine_on_cpu = partial(Backend, devices=("cpu",), chosen=Chosen.INSTALLED, takes_attention=False)
+"""A backend whose engine has a form and an attention of its own, and runs unasked where it is installed."""
 
 TRIAL_VERSION = 3  # raise it where the trial finds more: what was kept before is then made and compared again
 LENGTH = 320  # tokens, so that a window of up to 256 shows

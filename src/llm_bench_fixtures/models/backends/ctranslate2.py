@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device
@@ -219,18 +218,15 @@ def _adding(counter: BatchCounter) -> Callable[[Any], bool]:
     return take
 
 
-BACKEND = Backend(
+BACKEND = conversion.engine_on_cpu(
     load,
     check,
     prepare,
-    devices=("cpu",),
-    chosen=Chosen.INSTALLED,
     modules=("ctranslate2",),
     extra="ctranslate2",
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("ctranslate2",),
-    takes_attention=False,
     threads_setting="intra_threads",
     loggers=("ctranslate2",),
 )

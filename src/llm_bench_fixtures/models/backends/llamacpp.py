@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import gguf_files
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
@@ -312,16 +311,13 @@ class LlamaCppModel(EngineModel):
         super().close()
 
 
-BACKEND = Backend(
+BACKEND = conversion.engine_on_cpu(
     load,
     prepare=prepare,
-    devices=("cpu",),
     modules=("cyllama", "gguf"),
     extra="llamacpp",
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
-    chosen=Chosen.INSTALLED,
-    takes_attention=False,
     threads_setting="n_threads",
     libraries=("cyllama", "gguf"),
     options=(GGUF,),

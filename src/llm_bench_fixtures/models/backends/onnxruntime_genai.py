@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
@@ -266,16 +265,13 @@ class GenaiModel(EngineModel):
         return torch.cat([forward(self.engine, part) for part in parts])
 
 
-BACKEND = Backend(
+BACKEND = conversion.engine_on_cpu(
     load,
     prepare=prepare,
-    devices=("cpu",),
     modules=("onnxruntime", "onnxruntime_genai", "onnx", "onnx_ir"),
     extra="onnxruntime-genai",
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
-    chosen=Chosen.INSTALLED,
-    takes_attention=False,
     threads_setting="intra_op_num_threads",
     libraries=("onnxruntime-genai",),
 )

@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.needs import Storage
@@ -285,18 +284,15 @@ def _lookups_of(node: Any) -> list[bool]:
     return found
 
 
-BACKEND = Backend(
+BACKEND = conversion.engine_on_cpu(
     load,
     prepare=prepare,
-    devices=("cpu",),
-    chosen=Chosen.INSTALLED,
     modules=("optimum", "optimum.intel", "openvino", "nncf"),
     extra="openvino",
     extra_note=optimum_models.NEEDS_TRANSFORMERS_4,
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),
-    takes_attention=False,
     threads_setting="INFERENCE_NUM_THREADS",
     loggers=("optimum", "nncf", "openvino", "torch.onnx"),
 )
