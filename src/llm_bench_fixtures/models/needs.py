@@ -3,6 +3,7 @@ largest workload. And what fits in a given memory."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -328,14 +329,7 @@ MOST = 2**40
 
 def _most(fits: Callable[[int], bool], limit: int) -> int:
     """The largest number of at most the limit that fits, of which all smaller ones do; 0 where 1 doesn't."""
-    low, high = 0, 1
-    while high <= limit and fits(high):
-        low, high = high, 2 * high
-    high = min(high, limit + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisect_left(range(1, limit + 1), True, key=lambda number: not fits(number))
 
 
 def parts_of(
