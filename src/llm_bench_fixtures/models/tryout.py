@@ -38,12 +38,9 @@ def examine(source: ModelSource, check: Check, *, in_process: bool) -> Footprint
     in_process: the user wants everything in this process, to debug it.
     """
     is_known = source.folder == TINY_FOLDER or source.random_weights or source.trust_remote_code
-    return here(source, check) if is_known or in_process else try_out(source, check)
-
-
-def try_out(source: ModelSource, check: Check) -> Footprint:
-    """Try the model out, always in another process. Nothing is on an accelerator there."""
-    start_importing(IMPORTS, on_cpu=True)  # once, and unless it imports more already
+    if is_known or in_process:
+        return here(source, check)
+    start_importing(IMPORTS, on_cpu=True)  # once, and unless it imports more already; nothing is on an accelerator
     budget = memory_budget()
     process = start_function("the process that was to read it", _serve, (source, check, budget), on_cpu=True)
     try:

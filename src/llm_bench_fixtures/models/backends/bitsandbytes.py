@@ -38,11 +38,7 @@ VARIANTS = (
 )
 
 
-def parse_optional_precision(text: str) -> Precision | None:
-    return parse_precision(text) if text else None
-
-
-COMPUTE_DTYPE = Setting("bnb_compute_dtype", parse_optional_precision)
+COMPUTE_DTYPE = Setting("bnb_compute_dtype", lambda text: parse_precision(text) if text else None)
 DOUBLE_QUANT = Setting("bnb_double_quant", parse_bool)
 
 

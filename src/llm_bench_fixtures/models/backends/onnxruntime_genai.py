@@ -70,17 +70,13 @@ STORED = {
 
 
 def prepare(request: LoadRequest) -> None:
-    architectures = request.source.load_config().architectures or [""]
-    check_buildable(architectures[0])
-
-
-def check_buildable(architecture: str) -> None:
     """Raise BackendUnavailable for an architecture that the installed builder has no branch for.
 
     The builder itself would say so only after it has imported torch in a process of its own.
     """
     import onnxruntime_genai
 
+    architecture = (request.source.load_config().architectures or [""])[0]
     builder = Path(onnxruntime_genai.__file__).parent / "models" / "builder.py"
     # None where its code is written in another way, or is elsewhere.
     known = NAMED_ARCHITECTURE.findall(builder.read_text("utf-8")) if builder.is_file() else []
