@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
@@ -44,18 +43,9 @@ STATUS = Path("/proc/self/status")
 MAPPINGS = Path("/proc/self/smaps")
 MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ (\d+) *(.*)")  # how it may be used, its inode and file
 
-
-class _Files(NamedTuple):
-    """Where a version of Linux's control groups has the memory of a group."""
-
-    limit: str
-    used: str
-    prefix: str
-    """Beginning of the names that memory.stat's rows on the pages of files have."""
-
-
-UNIFIED = _Files("memory.max", "memory.current", "")  # version 2
-OLD = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")  # version 1
+# A control group's files with its limit and with what it uses, and how memory.stat's rows on the pages of files begin.
+UNIFIED = "memory.max", "memory.current", ""  # version 2
+OLD = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"  # version 1
 
 
 def free_memory_bytes(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
@@ -83,12 +73,12 @@ def limit_own_memory(more_bytes: int) -> None:
 def _left_of_limits(membership: Path, groups: Path) -> Iterator[int]:
     """Bytes that the limit of each group leaves, where it has one."""
     for is_unified, folder in own_groups("memory", membership, groups):
-        files = UNIFIED if is_unified else OLD
+        *files, prefix = UNIFIED if is_unified else OLD
         try:
-            limit, used = (int((folder / name).read_text()) for name in (files.limit, files.used))
+            limit, used = (int((folder / name).read_text()) for name in files)
         except (OSError, ValueError):  # there is no such group, or it says "max"
             continue
-        yield max(limit - used + _reclaimable(folder, files.prefix), 0)
+        yield max(limit - used + _reclaimable(folder, prefix), 0)
 
 
 def _reclaimable(folder: Path, prefix: str) -> int:
