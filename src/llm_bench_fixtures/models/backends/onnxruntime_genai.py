@@ -114,7 +114,7 @@ def build(request: LoadRequest, precision: str) -> Artifact:
             run_builder(request.source, folder, precision)
             end_no_text(folder)
             onnx_graphs.count_weights(folder, accuracy_levels=accuracy_levels)
-            _try(request, folder, trial if precision == PLAIN else None)
+            _try(folder, trial if precision == PLAIN else None)
 
     key = {**conversion.key_of(request, LIBRARIES, ["accuracy_levels"]), "ends a text": "no token"}
     return request.store.get(f"genai-{precision}", key, make)
@@ -154,7 +154,7 @@ def failure(status: int, stderr: str) -> LlmBenchError:
     return BackendUnavailable(f"onnxruntime-genai's model builder failed: {reason}{hint}")
 
 
-def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None) -> None:
+def _try(folder: Path, trial: conversion.TextTrial | None) -> None:
     """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     with conversion.unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
