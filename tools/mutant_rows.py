@@ -467,8 +467,8 @@ MUTANTS = (
     Mutant(
         "pause-is-timed",
         "measure/timing.py",
-        "            held.go_on()\n",
-        "            pass\n",
+        "self._paused[meter] += meter() - stopped_at[meter]",
+        "pass",
         "tests/processes/test_pausing.py",
     ),
     Mutant(

@@ -38,16 +38,16 @@ class Pauses:
         self._pause = pause
         self._tokens = tokens
         self._since = 0
-        self._held: list[_Held] = []
+        self._paused: dict[Meter, float] = {}  # by meter, what it read in pauses
 
     def hold(self, meter: Meter) -> Meter:
         """The meter, standing still in pauses. The one that is held last stops first and goes on last."""
-        self._held.append(held := _Held(meter))
-        return held
+        self._paused[meter] = 0.0
+        return lambda: meter() - self._paused[meter]
 
     def release(self) -> None:
         """Hold no meter any more: the round that read them is over, and the next one has its own."""
-        self._held.clear()
+        self._paused.clear()
 
     def after_token(self, left: int, *, may_pause: bool = True) -> bool:
         """Pause, if so many tokens have come since the last pause; whether it paused.
@@ -59,28 +59,11 @@ class Pauses:
         if not may_pause or self._since < self._tokens or left < self._tokens:
             return False
         self._since = 0
-        for held in reversed(self._held):
-            held.stop()
+        stopped_at = {meter: meter() for meter in reversed(self._paused)}
         self._pause()
-        for held in self._held:
-            held.go_on()
+        for meter in self._paused:
+            self._paused[meter] += meter() - stopped_at[meter]
         return True
-
-
-@dataclass
-class _Held:
-    meter: Meter
-    stopped_at: float = 0.0
-    paused: float = 0.0
-
-    def __call__(self) -> float:
-        return self.meter() - self.paused
-
-    def stop(self) -> None:
-        self.stopped_at = self.meter()
-
-    def go_on(self) -> None:
-        self.paused += self.meter() - self.stopped_at
 
 
 Clock = Callable[[], float]
