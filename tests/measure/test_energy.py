@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_a_counter_that_starts_over_goes_on(tmp_path: Path, cpu: Device) -> None
 
 def test_a_machine_without_counters_says_so(tmp_path: Path, cpu: Device) -> None:
     meter = EnergyMeter(cpu, tmp_path / "absent")
-    assert meter.read() is None
+    assert math.isnan(meter.read())
     assert meter.source == ""
     assert meter.reason == f"no energy counter of the processor: {tmp_path / 'absent'} shows no package"
 
@@ -70,7 +71,7 @@ def test_a_counter_that_can_not_be_read_gives_the_reason(tmp_path: Path, cpu: De
     counter.unlink()
     counter.mkdir()
     meter = EnergyMeter(cpu, tmp_path)
-    assert meter.read() is None
+    assert math.isnan(meter.read())
     assert meter.reason == f"{counter} can't be read (Is a directory)"
 
 
@@ -92,7 +93,7 @@ def test_a_counter_that_vanishes_gives_no_more_joules_and_the_reason(tmp_path: P
     counter = write_zone(tmp_path, "intel-rapl:0", "package-0", 0)
     meter = EnergyMeter(cpu, tmp_path)
     counter.unlink()
-    assert (meter.read(), meter.read()) == (None, None)
+    assert all(math.isnan(meter.read()) for _ in range(2))
     assert meter.source == ""
     assert meter.reason == f"{counter} can't be read (No such file or directory)"
 
@@ -166,7 +167,7 @@ def test_the_processors_joules_alone_are_not_given_for_a_gpu(
     write_zone(tmp_path, "intel-rapl:0", "package-0", 0)
     nvml.broken = broken
     meter = EnergyMeter(CUDA, tmp_path)
-    assert meter.read() is None
+    assert math.isnan(meter.read())
     assert (meter.source, meter.reason) == ("", reason)
 
 
@@ -177,5 +178,5 @@ def test_without_pynvml_it_is_said_what_to_install(tmp_path: Path, monkeypatch: 
 
 def test_an_apple_device_has_no_known_counter(tmp_path: Path) -> None:
     meter = EnergyMeter(Device(DeviceKind.MPS, "mps", "an Apple device"), tmp_path)
-    assert meter.read() is None
+    assert math.isnan(meter.read())
     assert meter.reason.startswith("no energy counter of mps is known")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -352,7 +353,7 @@ def test_energy_is_that_of_the_rounds_own_slices(
     monkeypatch.setattr(timing, "energy_meter", lambda _: used)
     workload = Workload((prompts.exact(6),), new_tokens=6, batch_size=1)
     assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j == 0.0
-    used.read = lambda: None
+    used.read = lambda: math.nan
     assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j is None
 
 

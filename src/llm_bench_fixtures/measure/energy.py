@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,15 +36,13 @@ class EnergyMeter:
         self.source = ", ".join(counter.name for counter in self._counters)
         self.reason = reason
 
-    def read(self) -> float | None:
-        """Joules since the meter was made, over all that is counted. None where nothing is; `reason` says why."""
-        if not self._counters:
-            return None
+    def read(self) -> float:
+        """Joules since the meter was made, over all that is counted. NaN where nothing is; `reason` says why."""
         try:
-            return sum(counter.joules() for counter in self._counters)
+            return sum(counter.joules() for counter in self._counters) if self._counters else math.nan
         except _Uncounted as error:
             self._counters, self.source, self.reason = [], "", str(error)
-            return None
+            return math.nan
 
 
 @functools.cache

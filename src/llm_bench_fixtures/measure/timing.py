@@ -186,7 +186,7 @@ def run_round(
     new_tokens = workload.new_tokens_by_batch
     times = []
     outputs = []
-    joules = _joules(model.device)
+    joules: Meter = energy_meter(model.device).read
     if pauses:
         joules, clock = pauses.hold(joules), pauses.hold(clock)
     model.device.synchronize()
@@ -234,17 +234,6 @@ class PausingTick:
         if self.pauses.after_token(self.left, may_pause=self.tokens + 1 < self.new_tokens or self.new_tokens == 1):
             self.paused_after.append(self.tokens)
         self.tokens += 1
-
-
-def _joules(device: Device) -> Callable[[], float]:
-    """Reader of the machine's counters, in joules; not a number where it has none."""
-    meter = energy_meter(device)
-
-    def read() -> float:
-        read_j = meter.read()
-        return math.nan if read_j is None else read_j
-
-    return read
 
 
 def without_preemptions(done: Round, suspended: Sequence[tuple[float, float]]) -> Round:
