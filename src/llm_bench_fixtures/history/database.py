@@ -26,7 +26,7 @@ from llm_bench_fixtures.history.sql.rows import (
     unpacked,
 )
 from llm_bench_fixtures.history.sql.schema import SCHEMA, has_tables, tables
-from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, given_file, refuse_url
+from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, Values, given_file, refuse_url
 from llm_bench_fixtures.options.parsers import SQLITE, parse_history
 from llm_bench_fixtures.results import storage
 from llm_bench_fixtures.results.provenance import Provenance
@@ -36,8 +36,6 @@ from llm_bench_fixtures.writing import check_folder, naming_unwritable
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-
-    from llm_bench_fixtures.history.values import Values
 
 HEADING = ("id", "origin", "state", "is_baseline", "measured", "benchmarks", "blessed", "blessed_at", "selection")
 PAGE = 200  # runs that are fetched at a time
@@ -118,8 +116,6 @@ class Database:
     def values(self, metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
         import numpy as np
         import sqlalchemy as sa
-
-        from llm_bench_fixtures.history.values import Values
 
         runs, numbers = tables()["runs"], msgspec.json.Decoder(list[float | None])
         source: sa.FromClause = runs

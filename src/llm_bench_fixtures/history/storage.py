@@ -7,24 +7,35 @@ folder and start anew in another, so that only what a run says of itself tells w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from llm_bench_fixtures import errors
-from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first
-from llm_bench_fixtures.history.saved import SavedAt
+from llm_bench_fixtures.history.headings import (
+    Heading,
+    PassOver,
+    Unreadable,
+    heading_of,
+    headings,
+    oldest_first,
+    readable,
+)
+from llm_bench_fixtures.history.saved import SavedAt, read_run_of
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.reading import listed, refusal
+from llm_bench_fixtures.results.record import RecordHead
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.text import encodable, first_few
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.history.values import Values
+    from llm_bench_fixtures.history.database import Database
+    from llm_bench_fixtures.history.steps import Floats
 
 FOLDER = ".benchmarks"
 UNSENT = "unsent"  # the storage's folder of runs that a database has yet to take
@@ -43,34 +54,24 @@ RUN_HELP = (
 )
 
 
-class Storage(Protocol):
-    """Where saved runs are kept. Its text tells where that is."""
+Storage: TypeAlias = "RunFolder | Database"
+"""Where saved runs are kept. Its text tells where that is. RunFolder says what both kinds do."""
 
-    def places(self) -> Sequence[SavedAt]:
-        """Places of all that may be runs, in the order of their names. None is read."""
 
-    def name(self, place: SavedAt) -> str:
-        """The name of a run among all runs."""
+@dataclass(frozen=True)
+class Values:
+    """Values of some metrics in one run: an array, since a long history has millions of values."""
 
-    def short_name(self, place: SavedAt) -> str:
-        """The name without what all runs share."""
+    heading: Heading
+    benchmarks: tuple[tuple[str, str], ...]
+    """The test and the variant of each record."""
+    values: Floats
+    """(records, metrics), NaN where there is none."""
 
-    def newest(self, most: int, pass_over: PassOver) -> tuple[list[Heading], int]:
-        """The newest runs that can be read, oldest first, and how many there are in all. most: 0 for all."""
 
-    def newest_first(
-        self, pass_over: PassOver, before: datetime | None = None, commits: Collection[str] = ()
-    ) -> Iterator[Heading]:
-        """The runs that can be read, or those that started before that time. Who needs a few reads no more of them.
-
-        commits: whose runs are wanted; empty: all.
-        """
-
-    def select(self, text: str, other_than: SavedAt | None = None) -> SavedAt:
-        """The run that `text` names; see select_run."""
-
-    def values(self, metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
-        """Values of the metrics in each run that can be read, in any order."""
+@dataclass(frozen=True)
+class _Record(RecordHead):
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,15 @@ class RunFolder:
         return str(self.folder)
 
     def places(self) -> list[Path]:
+        """Places of all that may be runs, in the order of their names. None is read."""
         return run_files(self.folder)
 
     def name(self, place: SavedAt) -> str:
+        """The name of a run among all runs."""
         return name_in(self.folder, Path(str(place)))
 
     def short_name(self, place: SavedAt) -> str:
-        """Name without the machine's folder, where it is the only one."""
+        """The name without what all runs share: here the machine's folder, where it is the only one."""
         return place.name if self._has_one_machine else self.name(place)
 
     @cached_property
@@ -99,24 +102,36 @@ class RunFolder:
         return len({path.parent for path in self.places()}) < 2
 
     def newest(self, most: int, pass_over: PassOver) -> tuple[list[Heading], int]:
+        """The newest runs that can be read, oldest first, and how many there are in all. most: 0 for all."""
         found = oldest_first(headings(self.watch(self.places()), pass_over))
         return found[-most:], len(found)
 
     def newest_first(
         self, pass_over: PassOver, before: datetime | None = None, commits: Collection[str] = ()
     ) -> Iterator[Heading]:
+        """The runs that can be read, or those that started before that time. Who needs a few reads no more of them.
+
+        commits: whose runs are wanted; empty: all.
+        """
         found: Iterator[Heading] = reversed(list_runs(self.folder, pass_over))
         if commits:
             found = (run for run in found if run.provenance.commit in commits)
         return (run for run in found if before is None or run.started < before)
 
     def select(self, text: str, other_than: SavedAt | None = None) -> Path:
+        """The run that `text` names; see select_run."""
         return select_run(self.folder, text, other_than)
 
     def values(self, metrics: Sequence[str], pass_over: PassOver) -> Iterator[Values]:
-        from llm_bench_fixtures.history.values import read_values
+        """Values of the metrics in each run that can be read, in any order."""
+        import numpy as np
 
-        return read_values(self.watch(self.places()), metrics, pass_over)
+        paths = self.watch(self.places())
+        for path, run in readable(paths, lambda path: read_run_of(path, _Record), pass_over):
+            values = [[one.metrics.get(name, nan) for name in metrics] for one in run.records]
+            shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
+            benchmarks = tuple((one.test, one.variant) for one in run.records)
+            yield Values(heading_of(path, run), benchmarks, shaped)
 
 
 def find_storage(given: str | None, start: Path) -> Path:

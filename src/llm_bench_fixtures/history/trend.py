@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llm_bench_fixtures.history.steps import Floats
-    from llm_bench_fixtures.history.storage import Storage
-    from llm_bench_fixtures.history.values import Values
+    from llm_bench_fixtures.history.storage import Storage, Values
 
 DEFAULT_METRICS = (
     "latency_s",
