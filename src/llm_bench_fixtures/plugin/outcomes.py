@@ -7,15 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from llm_bench_fixtures.errors import (
-    BackendUnavailable,
-    LlmBenchError,
-    NotReached,
-    TimeUp,
-    WorkloadUnsupported,
-    is_process_limit,
-    reason_of,
-)
+from llm_bench_fixtures import errors
 from llm_bench_fixtures.plugin.internals import skipped
 
 NO_TIME = "not reached within --llm-time"  # what a test does of its own was cut
@@ -23,7 +15,7 @@ NO_TIME = "not reached within --llm-time"  # what a test does of its own was cut
 
 def is_unreached(call: pytest.CallInfo[None]) -> bool:
     """Whether it ended in a skip because the run had no time for the test."""
-    return call.excinfo is not None and isinstance(call.excinfo.value.__cause__, (NotReached, TimeUp))
+    return call.excinfo is not None and isinstance(call.excinfo.value.__cause__, (errors.NotReached, errors.TimeUp))
 
 
 @contextmanager
@@ -31,9 +23,9 @@ def as_skips() -> Iterator[None]:
     """Skip the test where its variant or workload can't run here, or the run has no time for it."""
     try:
         yield
-    except (NotReached, TimeUp) as error:
+    except (errors.NotReached, errors.TimeUp) as error:
         raise skipped(str(error) or NO_TIME) from error
-    except (BackendUnavailable, WorkloadUnsupported) as error:
+    except (errors.BackendUnavailable, errors.WorkloadUnsupported) as error:
         raise skipped(str(error)) from None
 
 
@@ -47,9 +39,9 @@ def as_outcomes(prefix: str = "") -> Iterator[None]:
     try:
         with as_skips():
             yield
-    except LlmBenchError as error:
+    except errors.LlmBenchError as error:
         raise pytest.fail.Exception(f"{prefix}{error}", pytrace=False) from None
     except (OSError, RuntimeError) as error:
-        if not is_process_limit(error):
+        if not errors.is_process_limit(error):
             raise
-        raise pytest.fail.Exception(f"{prefix}{reason_of(error)}", pytrace=False) from None
+        raise pytest.fail.Exception(f"{prefix}{errors.reason_of(error)}", pytrace=False) from None
