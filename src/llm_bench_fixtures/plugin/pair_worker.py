@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -190,20 +190,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    session.config.stash[TURNS].finish(protocol.Finished(int(exitstatus), _observed_run(session.config)))
+    """Say the last word: with everything that this worker measured, if it is one that observes."""
+    stash = session.config.stash
+    has_run = stash[TURNS].observes and SESSION in stash and stash[SESSION].results.has_variants
+    run = run_to_json(stash[SESSION].run()) if has_run else None
+    stash[TURNS].finish(protocol.Finished(int(exitstatus), run))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if TURNS in config.stash:
         config.stash[TURNS].close()
-
-
-def _observed_run(config: pytest.Config) -> Mapping[str, Any] | None:
-    """Everything that this worker measured, if it is one that observes."""
-    if (
-        not config.stash[TURNS].observes
-        or SESSION not in config.stash
-        or not config.stash[SESSION].results.has_variants
-    ):
-        return None
-    return run_to_json(config.stash[SESSION].run())
