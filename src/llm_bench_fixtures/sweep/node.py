@@ -116,16 +116,11 @@ def _environment() -> dict[str, str]:
     import psutil
 
     environment = dict(os.environ)
-    if THREADS in environment:
-        try:
+    if environment.pop(THREADS, None) is not None:
+        with suppress(psutil.Error):  # a process that has ended, or isn't the user's
             before = psutil.Process().parent()
-            own = before.environ().get(THREADS) if before else None
-        except psutil.Error:
-            own = None
-        if own is None:
-            del environment[THREADS]
-        else:
-            environment[THREADS] = own
+            own = before.environ() if before else {}
+            environment |= {THREADS: own[THREADS]} if THREADS in own else {}
     return environment
 
 
