@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 # Control and format characters move the cursor, change colours, set a terminal's title or turn text around; the
@@ -115,14 +115,14 @@ def without_middle(text: str, most: int = LONGEST) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
-def well_formed(value: Any) -> Any:
-    """The value, of dicts, lists and plain values, with every text in it made encodable."""
+def well_formed(value: Any, change: Callable[[str], str] = encodable) -> Any:
+    """The value, of dicts, lists and plain values, with every text in it made encodable, or changed in another way."""
     if isinstance(value, str):
-        return encodable(value)
+        return change(value)
     if isinstance(value, dict):
-        return {well_formed(name): well_formed(one) for name, one in value.items()}
+        return {well_formed(name, change): well_formed(one, change) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [one if isinstance(one, float) else well_formed(one) for one in value]
+        return [one if isinstance(one, float) else well_formed(one, change) for one in value]
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_bench_fixtures.text import harmless_text
+from llm_bench_fixtures.text import harmless_text, well_formed
 
 
 def warn(text: str) -> None:
@@ -28,14 +28,6 @@ class HarmlessWarnings:
 
 def make_harmless_to_show(compared_benchmark: dict[str, Any]) -> None:
     """Take commands to a terminal or a CI runner out of what pytest-benchmark shows of a saved run."""
-    compared_benchmark["machine_info"] = _harmless(compared_benchmark.get("machine_info"))
+    compared_benchmark["machine_info"] = well_formed(compared_benchmark.get("machine_info"), harmless_text)
     for benchmark in compared_benchmark["benchmarks"]:
-        benchmark["stats"] = _harmless(benchmark["stats"])
-
-
-def _harmless(value: Any) -> Any:
-    if isinstance(value, str):
-        return harmless_text(value)
-    if isinstance(value, dict):
-        return {harmless_text(str(name)): _harmless(one) for name, one in value.items()}
-    return [_harmless(one) for one in value] if isinstance(value, list) else value
+        benchmark["stats"] = well_formed(benchmark["stats"], harmless_text)
