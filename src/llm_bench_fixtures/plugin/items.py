@@ -27,6 +27,7 @@ from llm_bench_fixtures.plugin.stash import (
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.session.expecting import made_before
 from llm_bench_fixtures.session.own import OwnCase, own_cases
@@ -54,8 +55,6 @@ def shortest(value: float) -> str:
 def variant_of(item: pytest.Item) -> Variant | None:
     """The variant that the item is parametrized with, if it is."""
     parameter = parameters_of(item).get("llm_model")
-    if parameter is None:
-        return None
     return parameter if isinstance(parameter, Variant) else None
 
 
@@ -104,13 +103,8 @@ def without_lacking(config: pytest.Config, found: Any) -> Any:
     user's own prompts that have none, and of threads whose numbers aren't given."""
     if not isinstance(found, list):
         return found
-    kept: list[Any] = []
-    for item in found:
-        if needed := _lacks(item):
-            config.stash.setdefault(LACKING, {})[needed] = None
-        else:
-            kept.append(item)
-    return kept
+    config.stash.setdefault(LACKING, {}).update(dict.fromkeys(filter(None, map(_lacks, found))))
+    return [item for item in found if not _lacks(item)]
 
 
 def _lacks(item: pytest.Item) -> str:
@@ -128,11 +122,8 @@ def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[
     told = [] if items else [*config.stash.get(LACKING, ())]
     number = config.stash.get(LEFT_OUT, 0)
     if number and config.getoption("verbose") >= 0:
-        told += [
-            "1 test measures the tool itself: --llm-overhead runs it"
-            if number == 1
-            else f"{number} tests measure the tool itself: --llm-overhead runs them"
-        ]
+        them = "it" if number == 1 else "them"
+        told.append(f"{count(number, 'test measures', 'tests measure')} the tool itself: --llm-overhead runs {them}")
     return [f"llm-bench: {what}" for what in told]
 
 
