@@ -97,7 +97,7 @@ def test_the_junit_log_is_there_when_asked_for(pytester: pytest.Pytester) -> Non
 )
 def test_whether_a_storage_was_given(pytester: pytest.Pytester, args: tuple[str, ...], *, given: bool) -> None:
     """Seen in pytest-benchmark 5.3.1: the default is `file://./.benchmarks`."""
-    body = f"def test(request):\n    assert internals.is_storage_given(request.config, '.benchmarks') is {given}"
+    body = f"def test(request):\n    assert internals.is_storage_given(request.config) is {given}"
     run_inside(pytester, body, *args).assert_outcomes(passed=1)
 
 

@@ -38,6 +38,7 @@ NEEDS_PYTEST_BENCHMARK = (
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD away, or load it with `-p pytest_benchmark.plugin`"
 )
 
+DEFAULT_STORAGE = "file://./.benchmarks"  # --benchmark-storage where nobody gave one
 DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a commit that was checked out by its id
 # What it calls a commit and a branch that it doesn't know: outside a repository, or where git fails.
 UNKNOWN = (None, "unknown", "(unknown)", "unversioned")
@@ -152,18 +153,13 @@ def junit_log(config: pytest.Config) -> LogXML | None:
     return config.stash.get(xml_key, None)
 
 
-def default_storage(folder: str) -> str:
-    """--benchmark-storage where nobody gave one, `folder` being pytest-benchmark's own."""
-    return f"file://./{folder}"
-
-
 def storage_option(config: pytest.Config) -> str:
     """--benchmark-storage, as given or by default; "" without pytest-benchmark."""
     return str(config.getoption("benchmark_storage", ""))
 
 
-def is_storage_given(config: pytest.Config, folder: str) -> bool:
-    return storage_option(config) not in ("", default_storage(folder))
+def is_storage_given(config: pytest.Config) -> bool:
+    return storage_option(config) not in ("", DEFAULT_STORAGE)
 
 
 def is_switched_off(config: pytest.Config) -> bool:

@@ -39,7 +39,7 @@ def storage_folder(config: pytest.Config) -> Path:
 
     The folder may not exist yet. If the storage is a server, the path is that of no folder.
     """
-    if is_storage_given(config, FOLDER):
+    if is_storage_given(config):
         return Path(storage_option(config).removeprefix("file://")).absolute()
     return project_folder(config) / FOLDER
 
@@ -78,5 +78,5 @@ def with_branch(commit: Mapping[str, Any], environment: Mapping[str, str] = os.e
 
 def keep_with_project(config: pytest.Config) -> None:
     """Have pytest-benchmark save to, and compare with, the project's storage unless it was told another."""
-    if not is_storage_given(config, FOLDER) and project_folder(config) != config.invocation_params.dir:
+    if not is_storage_given(config) and project_folder(config) != config.invocation_params.dir:
         keep_in(config, storage_folder(config), partial(in_project, config))
