@@ -31,17 +31,12 @@ class PairSide:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, besides those that all sides have."""
 
-    @property
-    def import_paths(self) -> tuple[str, ...]:
-        """Folders whose code comes before what is installed, so that each side runs its own version of it."""
-        source = self.folder / "src"
-        return tuple(map(str, [source, self.folder] if source.is_dir() else [self.folder]))
-
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the calling process, with `variables` and with the side's own code first in PYTHONPATH."""
-        inherited = os.environ.get("PYTHONPATH")
-        paths = [*self.import_paths, *([inherited] if inherited else [])]
-        return {**os.environ, **variables, **self.variables, "PYTHONPATH": os.pathsep.join(paths)}
+        """The environment of the calling process, with `variables` and with the side's own code first in PYTHONPATH,
+        before what is installed, so that each side runs its own version of it."""
+        source, inherited = self.folder / "src", os.environ.get("PYTHONPATH")
+        paths = [*([source] if source.is_dir() else []), self.folder, *([inherited] if inherited else [])]
+        return {**os.environ, **variables, **self.variables, "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
 
 @contextmanager
