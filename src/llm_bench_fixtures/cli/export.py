@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HELP = "write all saved runs as one table"
-SUFFIXES = {
-    ".csv": ExportFormat.CSV,
-    ".parquet": ExportFormat.PARQUET,
-    ".sqlite": ExportFormat.SQLITE,
-    ".db": ExportFormat.SQLITE,
-}
+SUFFIXES = {f".{kind}": kind for kind in ExportFormat} | {".db": ExportFormat.SQLITE}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
