@@ -21,11 +21,8 @@ from llm_bench_fixtures.statistics.robust import NORMAL_MAD, hodges_lehmann, rob
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
-JUDGED: tuple[Metric, ...] = tuple(
-    metric
-    for metric in METRICS
-    if metric.name in Times.__struct_fields__  # what is known of each round
-)
+# What is known of each round.
+JUDGED = tuple(metric for metric in METRICS if metric.name in Times.__struct_fields__)
 LEAST_PAIRS = 3  # for an interval that means anything
 # The prior counts for at most so many times a test's own degrees of freedom. All tests of a pair share its two
 # processes, so together they say less than as many independent ones; and a test that varies more than its few pairs
@@ -152,12 +149,10 @@ def clip_outliers(values: Sequence[float], scale: float) -> tuple[list[float], f
     `scale`. The standard error of the mean of drawn-in values is theirs divided by the share, as it is of Winsorized
     means. Of fewer than LEAST_CLIPPED values none is drawn in.
     """
-    if len(values) < LEAST_CLIPPED:
-        return list(values), 1.0
-    middle = statistics.median(values)
-    width = CLIP_WIDTH * max(robust_deviation(values), scale)
+    width = CLIP_WIDTH * max(robust_deviation(values), scale) if len(values) >= LEAST_CLIPPED else 0.0
     if not width:
         return list(values), 1.0
+    middle = statistics.median(values)
     drawn = [min(max(value, middle - width), middle + width) for value in values]
     return drawn, sum(abs(value - middle) <= width for value in values) / len(values)
 
