@@ -21,7 +21,7 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.plugin import finish, gating, resuming
 from llm_bench_fixtures.plugin.foreseeing import foresee
 from llm_bench_fixtures.plugin.harmless import warn
-from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY
+from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY, any_given
 from llm_bench_fixtures.plugin.internals import NEEDS_PYTEST_BENCHMARK, has_pytest_benchmark, make_harmless
 from llm_bench_fixtures.plugin.items import (
     arrange,
@@ -43,7 +43,6 @@ from llm_bench_fixtures.plugin.stash import (
     RUN,
     SCENARIOS,
     SESSION,
-    any_given,
     bench_session,
     check_settings,
     is_xdist_worker,
@@ -65,8 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from llm_bench_fixtures.plugin import pair_worker
 
         config.pluginmanager.register(pair_worker)  # registering configures it at once
-    check_settings(config)
     if any_given(config):
+        check_settings(config)
         gating.check_is_gated(config)
         resuming.use_resuming(config)
         if gating.is_gated(config):

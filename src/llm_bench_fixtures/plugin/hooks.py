@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN_S] = time.monotonic()
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    if config.getoption("llm_pair_socket") is not None or any(_is_given(config, option.ini) for option in OPTIONS):
+    if config.getoption("llm_pair_socket") is not None or any_given(config):
         use(config)
     storage = str(config.getoption("benchmark_storage", "")).removeprefix("file://")
     if storage not in ("", WORKING_STORAGE) and "://" not in storage:  # a URL names a server
@@ -99,8 +99,9 @@ def refuse_unreadable_storage(folder: str) -> None:
         raise pytest.UsageError(f"--benchmark-storage: {folder} {why}")
 
 
-def _is_given(config: pytest.Config, name: str) -> bool:
-    return config.getoption(name) is not None or config.getini(name) is not None
+def any_given(config: pytest.Config) -> bool:
+    """Whether this run sets any of the options; the defaults need no check."""
+    return any(config.getoption(one.ini) is not None or config.getini(one.ini) is not None for one in OPTIONS)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:

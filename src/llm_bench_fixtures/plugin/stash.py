@@ -103,10 +103,9 @@ def need_of(config: pytest.Config) -> Need:
 
 def check_settings(config: pytest.Config) -> None:
     """UsageError for an option or ini value that can't be used, before anything runs."""
-    if any_given(config):
-        need_of(config)
-        own_prompts_of(config)
-        _check_ini_file(config)
+    need_of(config)
+    own_prompts_of(config)
+    _check_ini_file(config)
 
 
 def _check_ini_file(config: pytest.Config) -> None:
@@ -121,11 +120,6 @@ def _check_ini_file(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"pytest has taken {value} for a folder of tests, and {found}: write {flag}={value}, with an equals sign"
         )
-
-
-def any_given(config: pytest.Config) -> bool:
-    """Whether this run sets any of the options; the defaults need no check."""
-    return any(text is not None for text in _given(config).values())
 
 
 def _given(config: pytest.Config) -> Mapping[str, str | None]:
