@@ -101,10 +101,14 @@ def command(lines: Iterable[str]) -> None:
 
 
 def show_report(report: JudgedReport, summary: Path | None, *, verbose: bool) -> None:
-    """Write the report to stdout, and add it to the Markdown file `summary`. verbose: with every value."""
+    """Write the report to stdout, and add it to the Markdown file `summary`; where that can't be done, stderr says so,
+    and the exit status stays what it is. verbose: with every value."""
     say(terminal_lines(report, shutil.get_terminal_size().columns, verbose=verbose))
     if summary is not None:
-        add_summary(summary, markdown(report))
+        try:
+            append_text(summary, markdown(report))
+        except UnwritableFile as error:
+            warn(str(error))
 
 
 def write_json(data: Any, path: Path) -> Path:
@@ -114,14 +118,6 @@ def write_json(data: Any, path: Path) -> Path:
     if reason:
         warn(f"{reason}; its content is in {written}")
     return written
-
-
-def add_summary(path: Path, text: str) -> None:
-    """Add the text to the file; where that can't be done, stderr says so, and the exit status stays what it is."""
-    try:
-        append_text(path, text)
-    except UnwritableFile as error:
-        warn(str(error))
 
 
 def tell_passed_over(unreadable: Unreadable) -> None:
