@@ -188,14 +188,8 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
         if groups is None:
             return (0, own, plan.stage(case_of(item)), of_scenario, position)
         together = case_of(item) if is_benchmark(item) else item.nodeid.partition("[")[0]
-        return (
-            0,
-            plan.place(case_of(item), variant.id),
-            of_scenario,
-            first.setdefault(together, position),
-            own,
-            position,
-        )
+        begins = first.setdefault(together, position)
+        return (0, plan.place(case_of(item), variant.id), of_scenario, begins, own, position)
 
     places = {item.nodeid: place(position, item) for position, item in enumerate(items)}
     items.sort(key=lambda item: places[item.nodeid])
