@@ -41,6 +41,11 @@ from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import first_few, harmless
 from llm_bench_fixtures.writing import append_text
 
+NO_BENCHMARK = "no benchmark ran"
+NOTHING_TIMED = (
+    "nothing is timed in pytest-xdist's workers, under --benchmark-disable and --benchmark-skip, or without "
+    "pytest-benchmark"
+)
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 HAS_BENCHMARKS: pytest.StashKey[bool] = pytest.StashKey()  # whether any was collected
 DECISION: pytest.StashKey[Decision] = pytest.StashKey()
@@ -115,18 +120,14 @@ def _folder(config: pytest.Config) -> Path | None:
 def gate_run(config: pytest.Config, run: Run) -> Run:
     """Keep the decision on the run. Returns the run, marked where it did not pass, so that it is no baseline."""
     try:
-        decision = _decide(config, run)
+        allowed = settings_of(config).of(options.MISSING)
+        decision = decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
     except Exception as error:  # a bug of ours, which costs the run its verdict and nothing else
         decision = nothing_measured(f"the gate failed: {reason_of(error)}")
     config.stash[DECISION] = decision
     if decision.status in (ExitStatus.PASSED, ExitStatus.NO_BASELINE):
         return run
     return replace(run, regressed=decision.status is ExitStatus.REGRESSED, refused=decision.status.words)
-
-
-def _decide(config: pytest.Config, run: Run) -> Decision:
-    allowed = settings_of(config).of(options.MISSING)
-    return decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
 
 
 def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
@@ -161,7 +162,7 @@ def finish_gate(session: pytest.Session) -> None:
     if decision is None:
         if not config.getoption("llm_gate") and not config.stash.get(HAS_BENCHMARKS, False):
             return
-        decision = config.stash[DECISION] = nothing_measured(_why_nothing(config))
+        decision = config.stash[DECISION] = nothing_measured(NO_BENCHMARK if is_timing(config) else NOTHING_TIMED)
     if session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = decision.status
     _add_to_junit(config, decision)
@@ -171,15 +172,6 @@ def finish_gate(session: pytest.Session) -> None:
             append_text(summary, markdown(gate_report(decision)))
         except UnwritableFile as error:  # the run is saved all the same
             warn(f"--llm-gate-summary: {error}")
-
-
-def _why_nothing(config: pytest.Config) -> str:
-    if is_timing(config):
-        return "no benchmark ran"
-    return (
-        "nothing is timed in pytest-xdist's workers, under --benchmark-disable and --benchmark-skip, or without "
-        "pytest-benchmark"
-    )
 
 
 def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
