@@ -34,7 +34,7 @@ from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.results.builder import DONE
 from llm_bench_fixtures.results.folder import EARLIER, MARKER, WHOLE, held, worth_in
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.record import Record, Run, Status
+from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
 from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.session.provenance import completed_by
@@ -44,7 +44,6 @@ from llm_bench_fixtures.text import harmless_text
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
 PATHS_FIRST = "Paths of tests stand before --llm-resume"
 REACHED = (*DONE, Status.ERROR)
-RECORDS: pytest.StashKey[Mapping[str, Record]] = pytest.StashKey()  # the earlier session's records by test
 
 
 def use_resuming(config: pytest.Config) -> None:
@@ -90,7 +89,7 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     items = [(item, variant) for item in session.items if (variant := variant_of(item))]
     tested = {variant.id: variant.threads_of for _, variant in items}
     bench.go_on_with(before, {name for name, threads_of in tested.items() if threads_of not in tested})  # to be scored
-    config.stash[RESUMED], config.stash[RECORDS] = before, {one.test: one for one in before.records}
+    config.stash[RESUMED] = before
     if not (runs_in_turns(config) and any(is_benchmark(item) for item, _ in items)):
         # Nobody loads a variant for its quality alone here, so what has yet to be scored is measured again.
         scored = filter(bench.scoring.is_scored, (one.id for one in bench.results.variants))
@@ -220,7 +219,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         if reason := config.stash[RESUMED].checked[test]:
             raise skipped(reason)
         return True
-    record, benchmark = config.stash[RECORDS][test], pyfuncitem.funcargs["benchmark"]
+    record, benchmark = config.stash[SESSION].results.record(test), pyfuncitem.funcargs["benchmark"]
     if record.status is Status.SKIPPED:
         raise skipped(record.reason)
     name_in_table(pyfuncitem, benchmark)
