@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import HistoryUnavailable, InvalidSetting, MissingLibrary, UnusableHistory, reason_of
+from llm_bench_fixtures.errors import HistoryUnavailable, UnusableHistory, reason_of
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run
@@ -92,8 +92,8 @@ def _check_history(config: pytest.Config) -> None:
     if url := settings_of(config).history:
         try:
             Database(url).check()
-        except (MissingLibrary, UnusableHistory) as error:
-            raise InvalidSetting(str(error)) from error
+        except UnusableHistory:
+            raise
         except HistoryUnavailable as error:
             announce(config, [f"{error}. It is tried again when the run ends"], from_verbosity=-1)
 

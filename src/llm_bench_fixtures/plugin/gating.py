@@ -58,11 +58,7 @@ def set_baseline(config: pytest.Config) -> None:
     can't be read, and for a rule on an unknown metric.
     """
     rules_of(config)
-    try:
-        baseline = _find_baseline(config)
-    except LlmBenchError as error:
-        raise pytest.UsageError(f"--llm-gate: {error}") from error
-    config.stash[BASELINE] = baseline
+    baseline = config.stash[BASELINE] = or_usage_error(lambda: _find_baseline(config), "--llm-gate")
     if baseline.run is not None and isinstance(place := saved_at(baseline.run.source), Path):
         internals.compare_with(config, internals.name_in_storage(place, _folder(config)))
 

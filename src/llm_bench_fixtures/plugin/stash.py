@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from llm_bench_fixtures.answer.need import NEED, WANT, Need, need_from
-from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
+from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.measure.own_prompts import OwnPrompts, read_own_prompts
 from llm_bench_fixtures.models import backends
@@ -144,12 +144,12 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
-    """Result of `compute`; a setting that it can't use, or a file that it can't write, becomes pytest's UsageError.
+    """Result of `compute`; an error of ours, such as a setting that can't be used, becomes pytest's UsageError.
 
     flag: of the option that it is about, where the message doesn't say."""
     try:
         return compute()
-    except (InvalidSetting, UnwritableFile) as error:
+    except LlmBenchError as error:
         raise pytest.UsageError(f"{flag}: {error}" if flag else str(error)) from error
 
 
