@@ -79,7 +79,7 @@ def claim_report(session: pytest.Session) -> None:
     hold = ExitStack()
     config.add_cleanup(hold.close)
     or_usage_error(partial(hold.enter_context, held(settings.report)), "--llm-report")
-    is_taken_up = take_up(session, hold)
+    is_taken_up = or_usage_error(partial(take_up, session, hold), "--llm-resume")
     config.stash[SET_ASIDE] = not is_taken_up
     stays = (RESULTS_FILE,) if is_taken_up else ()  # until this session's results, which hold those, replace it
     or_usage_error(partial(set_aside, settings.report, but=stays), "--llm-report")

@@ -67,22 +67,19 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     """Begin with what the run has that --llm-resume names, if it is given. Returns whether that is the one in this
     run's own report.
 
-    hold: keeps others out of that run's folder as long as this session lasts. Raises UsageError where the run can't be
-    read, is going on, or may not be put together with this one.
+    hold: keeps others out of that run's folder as long as this session lasts. Raises LlmBenchError where the run can't
+    be read or is going on, UsageError where it may not be put together with this one.
     """
     config, settings = session.config, settings_of(session.config)
     if settings.resume is False:
         return False
     own = settings.report / RESULTS_FILE
-    try:
-        bench = bench_session(config)
-        path = _most_measured(bench) if settings.resume is True else settings.resume
-        file = path / RESULTS_FILE if path.is_dir() else path
-        before = _read(file, own, hold)
-        _check_like(file, before, bench.foreseen(before))  # downloads nothing
-        bench.setup.check()
-    except LlmBenchError as error:
-        raise pytest.UsageError(f"--llm-resume: {error}") from error
+    bench = bench_session(config)
+    path = _most_measured(bench) if settings.resume is True else settings.resume
+    file = path / RESULTS_FILE if path.is_dir() else path
+    before = _read(file, own, hold)
+    _check_like(file, before, bench.foreseen(before))  # downloads nothing
+    bench.setup.check()
     run = bench.run()
     tasks = tuple(task.facts for task in bench.setup.tasks)
     _check_like(file, before, replace(run, provenance=replace(run.provenance, tasks=tasks)))
