@@ -15,7 +15,6 @@ from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.charts.variants import numbered_looks
 from llm_bench_fixtures.report.trend import trend_charts
-from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
 
 STEADY = TrendLine("latency_s", "fp32", 1, (0, 1, 2, 3), (1.0, 1.1, 0.9, 1.0), (Level(0, 3, 4, 1.0),))
@@ -36,7 +35,7 @@ def make_group(*lines: TrendLine, commit: str = "0123456789abcdef") -> Group:
 
 def charts(*lines: TrendLine, commit: str = "0123456789abcdef", links: dict[str, str] | None = None) -> list[Chart]:
     looks = dict(zip(("fp32", "bf16"), numbered_looks(2), strict=True))
-    return list(trend_charts(make_group(*lines, commit=commit), lines, registry(), looks, links or {}))
+    return list(trend_charts(make_group(*lines, commit=commit), lines, looks, links or {}))
 
 
 def test_a_chart_is_a_metric_and_a_line_a_variant() -> None:

@@ -21,7 +21,7 @@ from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
 from llm_bench_fixtures.options.parsers import parse_names
-from llm_bench_fixtures.report.history import metrics_of, trend_lines
+from llm_bench_fixtures.report.history import trend_lines
 from llm_bench_fixtures.report.trend import render_trend
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable, write_whole
@@ -61,10 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     for item in unreadable:
         tell_passed_over(item)
     _check(groups, chosen, storage)
-    known = metrics_of(groups)
-    page = render_trend(groups, chosen, known, unreadable, storage, commits_address(here))
+    page = render_trend(groups, chosen, unreadable, storage, commits_address(here))
     write_whole(arguments.output, page)
-    say([*trend_lines(groups, known), f"Page: {arguments.output}"])
+    say([*trend_lines(groups), f"Page: {arguments.output}"])
     return 0
 
 

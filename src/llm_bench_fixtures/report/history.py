@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_change, with_unit
-from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction, Kind, Metric, Unit
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import encodable
 
@@ -119,17 +119,16 @@ class ShownStep:
         return self.group.runs[self.after.first]
 
 
-def metrics_of(groups: Sequence[Group]) -> dict[str, Metric]:
-    """The registry, and each further metric of the groups as bare numbers."""
-    names = dict.fromkeys(line.metric for group in groups for line in group.lines)
-    bare = {name: Metric(name, name, name, Unit.NONE, Direction.NEITHER, Kind.TIMING, "") for name in names}
-    return bare | registry()
+def metric_of(line: TrendLine) -> Metric:
+    """The line's metric; bare numbers where the registry lacks it."""
+    name = line.metric
+    return METRIC_BY_NAME.get(name) or Metric(name, name, name, Unit.NONE, Direction.NEITHER, Kind.TIMING, "")
 
 
-def all_steps(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> list[ShownStep]:
+def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
     """The newest first."""
     steps = [
-        ShownStep(group, line, metrics[line.metric], before, after)
+        ShownStep(group, line, metric_of(line), before, after)
         for group in groups
         for line in group.lines
         for before, after in line.steps
@@ -137,11 +136,11 @@ def all_steps(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> list[Sh
     return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
 
 
-def trend_lines(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> Iterator[str]:
+def trend_lines(groups: Sequence[Group]) -> Iterator[str]:
     """Lines for the terminal."""
     yield header_of(groups)
-    sentences = sentences_of(groups, metrics)
-    yield f"{count(len(all_steps(groups, metrics)), 'step')} found. {ADVICE}" if sentences else NO_STEP
+    sentences = sentences_of(groups)
+    yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP
     for sentence in sentences:
         yield f"  {sentence}"
 
@@ -153,10 +152,10 @@ def header_of(groups: Sequence[Group]) -> str:
     return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
 
 
-def sentences_of(groups: Sequence[Group], metrics: Mapping[str, Metric]) -> list[str]:
+def sentences_of(groups: Sequence[Group]) -> list[str]:
     """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
     together: dict[tuple[Fingerprint, str, int, int], list[ShownStep]] = defaultdict(list)
-    for step in all_steps(groups, metrics):
+    for step in all_steps(groups):
         together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
     sentences = [
         (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps)

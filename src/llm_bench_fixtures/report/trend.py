@@ -19,7 +19,7 @@ from llm_bench_fixtures.report.page.tables import Chip, PageTable
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_change, with_unit
-from llm_bench_fixtures.results.metrics import Direction, Metric
+from llm_bench_fixtures.results.metrics import Direction
 from llm_bench_fixtures.text import printable
 
 SHARED = ("model", "machine", "fingerprint")  # columns of runs, which those of a group have in common
@@ -32,12 +32,7 @@ POINTS_UP_TO = 60  # runs that are each shown as a point
 
 
 def render_trend(
-    groups: Sequence[Group],
-    chosen: TrendFilter,
-    metrics: Mapping[str, Metric],
-    unreadable: Sequence[Unreadable],
-    storage: Storage,
-    commits: str = "",
+    groups: Sequence[Group], chosen: TrendFilter, unreadable: Sequence[Unreadable], storage: Storage, commits: str = ""
 ) -> str:
     """The page. commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
     variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
@@ -46,7 +41,7 @@ def render_trend(
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}
     charts = [
-        list(trend_charts(group, _shown(group), metrics, looks, links)) if at < MOST_DRAWN else []
+        list(trend_charts(group, _shown(group), looks, links)) if at < MOST_DRAWN else []
         for at, group in enumerate(groups)
     ]
     page = {
@@ -54,9 +49,9 @@ def render_trend(
         "header": history.header_of(groups) + _what(chosen),
         "warnings": [f"Not in it: {item.reason}" for item in unreadable],
         "advice": history.ADVICE,
-        "sentences": history.sentences_of(groups, metrics) or [history.NO_STEP],
+        "sentences": history.sentences_of(groups) or [history.NO_STEP],
         "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
-        "sections": [_section(group, metrics, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
+        "sections": [_section(group, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
         "footnotes": list(_footnotes(storage)),
         "glossary": [],
         "figures": figures_of(chart for drawn in charts for chart in drawn),
@@ -82,9 +77,7 @@ def _what(chosen: TrendFilter) -> str:
     return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
 
 
-def _section(
-    group: Group, metrics: Mapping[str, Metric], links: Mapping[str, str], charts: Sequence[spec.Chart]
-) -> dict[str, object]:
+def _section(group: Group, links: Mapping[str, str], charts: Sequence[spec.Chart]) -> dict[str, object]:
     """The part of the page on one fingerprint."""
     linked = {
         text: links[run.provenance.commit]
@@ -92,7 +85,7 @@ def _section(
         if run.provenance.commit in links
         for text in (history.place_of(run), history.commit_cell(run.provenance))
     }
-    steps = _step_table(group, metrics)
+    steps = _step_table(group)
     return {
         "title": f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
         "facts": [
@@ -100,10 +93,10 @@ def _section(
             ("corpus", group.fingerprint.corpus),
             ("fingerprint", group.fingerprint.digest),
         ],
-        "note": " ".join(_notes(group, metrics, is_drawn=bool(charts))),
+        "note": " ".join(_notes(group, is_drawn=bool(charts))),
         "charts": charts,
         "steps": PageTable("Steps", _linked(steps, linked)) if steps else None,
-        "now": PageTable("The last level of each", _now_table(group, metrics)),
+        "now": PageTable("The last level of each", _now_table(group)),
         "runs": PageTable("All runs", _linked(_run_table(group), linked)),
     }
 
@@ -128,13 +121,13 @@ def _shown(group: Group) -> list[TrendLine]:
     return [line for line in lines if line.variant in kept]
 
 
-def _notes(group: Group, metrics: Mapping[str, Metric], *, is_drawn: bool) -> Iterator[str]:
+def _notes(group: Group, *, is_drawn: bool) -> Iterator[str]:
     if len(group.runs) < 2:
         yield "One run: nothing to follow yet."
         return
     moved = _moved(group)
     moving = {line.metric for line in moved}
-    still = dict.fromkeys(metrics[line.metric].column for line in group.lines if line.metric not in moving)
+    still = dict.fromkeys(history.metric_of(line).column for line in group.lines if line.metric not in moving)
     if still:
         yield f"The same in all runs: {', '.join(still)}."
     hidden = {line.variant for line in moved} - {line.variant for line in _shown(group)}
@@ -144,10 +137,10 @@ def _notes(group: Group, metrics: Mapping[str, Metric], *, is_drawn: bool) -> It
         yield "No chart: only the groups that were measured last have one."
 
 
-def _step_table(group: Group, metrics: Mapping[str, Metric]) -> Table | None:
+def _step_table(group: Group) -> Table | None:
     names = ("variant", "metric", "change", "before", "after", "runs", "last run before", "first run after")
     rows = []
-    for step in history.all_steps([group], metrics):
+    for step in history.all_steps([group]):
         ranks = (step.ratio, step.before.value, step.after.value)
         texts = (step.change, *step.levels)
         rows.append((
@@ -162,27 +155,27 @@ def _step_table(group: Group, metrics: Mapping[str, Metric]) -> Table | None:
     return Table(tuple(columns), tuple(rows)) if rows else None
 
 
-def _now_table(group: Group, metrics: Mapping[str, Metric]) -> Table:
+def _now_table(group: Group) -> Table:
     """The last level of each line, and its change against the first."""
-    names = list(dict.fromkeys(line.metric for line in group.lines))
-    cells = {(line.variant, line.metric): _now(line, metrics[line.metric]) for line in group.lines}
+    heads = {line.metric: history.metric_of(line).column for line in group.lines}
+    cells = {(line.variant, line.metric): _now(line) for line in group.lines}
     tests = {line.variant: line.tests for line in sorted(group.lines, key=lambda line: line.tests)}
     rows = (
         (
             Cell(variant),
             Cell(str(tests[variant]), rank=tests[variant]),
-            *(cells.get((variant, name), Cell()) for name in names),
+            *(cells.get((variant, name), Cell()) for name in heads),
         )
         for variant in dict.fromkeys(line.variant for line in group.lines)
     )
-    numbers = (Column(name, Notation.TEXT) for name in ("tests", *(metrics[name].column for name in names)))
+    numbers = (Column(name, Notation.TEXT) for name in ("tests", *heads.values()))
     return Table((Column("variant"), *numbers), tuple(rows))
 
 
-def _now(line: TrendLine, metric: Metric) -> Cell:
+def _now(line: TrendLine) -> Cell:
     first, last = line.levels[0], line.levels[-1]
     change = "" if first is last else format_change(last.value / first.value)
-    return Cell(with_unit(last.value, metric), rank=last.value, note=change)
+    return Cell(with_unit(last.value, history.metric_of(line)), rank=last.value, note=change)
 
 
 def _run_table(group: Group) -> Table:
@@ -192,16 +185,12 @@ def _run_table(group: Group) -> Table:
 
 
 def trend_charts(
-    group: Group,
-    lines: Sequence[TrendLine],
-    metrics: Mapping[str, Metric],
-    looks: Mapping[str, spec.Look],
-    links: Mapping[str, str],
+    group: Group, lines: Sequence[TrendLine], looks: Mapping[str, spec.Look], links: Mapping[str, str]
 ) -> Iterator[spec.Chart]:
     """lines: those of the group to show. looks: by variant. links: by a run's commit, where its click leads."""
     for name in dict.fromkeys(line.metric for line in lines):
         shown = [line for line in lines if line.metric == name]
-        metric = metrics[name]
+        metric = history.metric_of(shown[0])
         ends = spec.padded(change for line in shown for change in _changes(line))
         yield spec.Chart(
             name=f"{group.fingerprint.digest}-{name}",
@@ -211,7 +200,7 @@ def trend_charts(
             x=spec.Axis("", (-0.5, len(group.runs) - 0.5), ticks=tuple(_ticks(group.runs)), has_grid=False),
             y=spec.Axis("against its first level", ends, suffix=" %"),
             lines=tuple(found for line in shown for found in _levels_and_steps(line, looks[line.variant], ends)),
-            series=tuple(_line_series(line, group.runs, metric, looks[line.variant], links) for line in shown),
+            series=tuple(_line_series(line, group.runs, looks[line.variant], links) for line in shown),
             can_zoom=True,
         )
 
@@ -237,10 +226,8 @@ def _levels_and_steps(line: TrendLine, look: spec.Look, ends: tuple[float, float
         yield spec.Line(((middle, ends[0]), (middle, ends[1])), look.colour, "dot", variant=line.variant)
 
 
-def _line_series(
-    line: TrendLine, runs: Sequence[Heading], metric: Metric, look: spec.Look, links: Mapping[str, str]
-) -> spec.Series:
-    points = []
+def _line_series(line: TrendLine, runs: Sequence[Heading], look: spec.Look, links: Mapping[str, str]) -> spec.Series:
+    metric, points = history.metric_of(line), []
     for position, value, change in zip(line.positions, line.values, _changes(line), strict=True):
         run = runs[position]
         facts = (

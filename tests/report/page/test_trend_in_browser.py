@@ -13,7 +13,6 @@ from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
 from llm_bench_fixtures.report.trend import render_trend
-from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
 
 pytestmark = NEEDS_A_BROWSER
@@ -35,7 +34,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     group = Group(fingerprint_of(runs[0].provenance), runs, lines)
     file = tmp_path_factory.mktemp("trend") / "trend.html"
-    page = render_trend([group], TrendFilter(), registry(), [], file.parent, COMMITS)
+    page = render_trend([group], TrendFilter(), [], file.parent, COMMITS)
     file.write_text(page, encoding="utf-8")
     return file
 
