@@ -18,7 +18,8 @@ from llm_bench_fixtures.report.tables.scenarios import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
     CHANGE_ERROR,
     ELSEWHERE,
-    QUARTILES,
+    LATENCY,
+    SPEEDUP,
     VARIANT,
     WHAT_RAN,
     Cell,
@@ -166,11 +167,7 @@ def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | Non
         is_the_variants = cell == Cell.of_metric(metric, _bare(one), one)
         is_marked = one.id in findings.elsewhere and not cell.is_missing and not is_the_variants
         cells[one.id] = replace(cell, mark=ELSEWHERE) if is_marked else cell
-    column = Column.of(metric)
-    if metric.name == "latency_s":
-        column = replace(column, error_is=QUARTILES)
-    elif metric.name == "speedup":
-        column = replace(column, notation=Notation.TIMES)
+    column = {"latency_s": LATENCY, "speedup": SPEEDUP}.get(metric.name, Column.of(metric))
     return Figures(column.in_one_unit(cells.values()), _toned(cells, tones or {}))
 
 

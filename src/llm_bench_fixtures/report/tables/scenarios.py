@@ -11,7 +11,8 @@ from llm_bench_fixtures.answer.threads import THREADS
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import (
-    QUARTILES,
+    LATENCY,
+    SPEEDUP,
     VARIANT,
     WHAT_RAN,
     Cell,
@@ -27,8 +28,6 @@ from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
 
-LATENCY = Column("latency", Notation.SECONDS, error_is=QUARTILES)
-SPEEDUP = Column("speed-up", Notation.TIMES)
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
 CASE = "case"
 

@@ -18,7 +18,6 @@ VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables h
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
 ALIKE = "≈"  # before a figure of a near-lossless variant, in the page
 ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
-QUARTILES = "half the distance between the quartiles of the latency"
 NEXT_TO_EACH_OTHER, OF_ALL_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
 MOST_NAMED = 4  # rows, in a sentence
 FLIP_METRICS = ("flips", "flips_lost", "flips_gained")
@@ -138,6 +137,10 @@ class Column:
     def is_error(self) -> bool:
         """Whether its values are the errors of another column's."""
         return self.metric is not None and self.metric.name.endswith("_error")
+
+
+LATENCY = Column("latency", Notation.SECONDS, error_is="half the distance between the quartiles of the latency")
+SPEEDUP = Column("speed-up", Notation.TIMES)
 
 
 @dataclass(frozen=True)

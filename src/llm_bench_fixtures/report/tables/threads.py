@@ -9,7 +9,7 @@ from dataclasses import replace
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.threads import InThreads
 from llm_bench_fixtures.models.backends import BACKENDS
-from llm_bench_fixtures.report.tables.table import QUARTILES, VARIANT, Cell, Column, Section, Table, Tone
+from llm_bench_fixtures.report.tables.table import LATENCY, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.words.workload import describe_workload, times_words
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Run
@@ -17,7 +17,7 @@ from llm_bench_fixtures.results.record import Run
 COLUMNS = (
     Column(VARIANT),
     Column("threads", Notation.COUNT),
-    Column("latency", Notation.SECONDS, error_is=QUARTILES),
+    LATENCY,
     Column("over the default", Notation.TIMES),
 )
 
