@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from run_factory import make_block_record, make_provenance, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
-from llm_bench_fixtures.report.ranks import contradicted, rank, ranks_of, shown_order
+from llm_bench_fixtures.report.ranks import contradicted, rank, ranks_of
 
 ABC = ("a", "b", "c")
 
@@ -31,7 +31,7 @@ def seen(speedups: Mapping[str, float], spread: float = 0.001) -> Evidence:
 
 
 def rows(*runs: tuple[str, str, Evidence]) -> list[list[str]]:
-    found = ranks_of([(what, machine, frozenset(shown_order(one)), one) for what, machine, one in runs])
+    found = ranks_of(runs)
     return [[cell.text for cell in row] for row in found.table.rows] if found else []
 
 
@@ -57,7 +57,7 @@ def test_what_noise_hides_is_no_contradiction() -> None:
 def test_machines_on_which_nothing_was_timed_agree_on_nothing() -> None:
     """Bug: they had all variants in the same order, it said."""
     assert rows(("tiny", "a", seen({})), ("tiny", "b", evidence_of(make_run([])))) == []
-    assert ranks_of([("tiny", name, (), evidence_of(make_run([]))) for name in "ab"]) is None
+    assert ranks_of([("tiny", name, evidence_of(make_run([]))) for name in "ab"]) is None
 
 
 def test_what_ran_on_one_machine_or_twice_on_one_has_no_ranks() -> None:
@@ -71,7 +71,7 @@ def test_a_sentence_says_where_machines_differ() -> None:
 
     def said(*of_b: Evidence) -> str:
         runs = [(f"m{at}", machine, one) for at, two in enumerate(of_b) for machine, one in (("a", fast), ("b", two))]
-        found = ranks_of([(what, machine, frozenset(shown_order(one)), one) for what, machine, one in runs])
+        found = ranks_of(runs)
         return found.sentence if found else ""
 
     assert said(fast, fast) == "As far as is shown, all machines have the variants in the same order."

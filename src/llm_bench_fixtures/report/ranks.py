@@ -48,13 +48,13 @@ def contradicted(variant: str, machines: Sequence[Pairs]) -> list[str]:
     return sorted(slower & faster)
 
 
-def ranks_of(runs: Sequence[tuple[str, str, Pairs, Evidence]]) -> Ranks | None:
-    """runs: of each what runs, the machine, the order that is shown, and its evidence. None where no two machines
-    measured the same, or one machine did so twice."""
+def ranks_of(runs: Sequence[tuple[str, str, Evidence]]) -> Ranks | None:
+    """runs: of each what runs, the machine, and its evidence. None where no two machines measured the same, or one
+    machine did so twice."""
     runs = [one for one in runs if one[-1].common]
-    groups: dict[str, dict[str, tuple[Pairs, Evidence]]] = {}
-    for what, machine, shown, seen in runs:
-        groups.setdefault(what, {})[machine] = shown, seen
+    groups: dict[str, dict[str, Evidence]] = {}
+    for what, machine, seen in runs:
+        groups.setdefault(what, {})[machine] = seen
     shared = {what: found for what, found in groups.items() if len(found) > 1}
     if not shared or sum(map(len, groups.values())) < len(runs):
         return None
@@ -73,13 +73,11 @@ def _sentence(shared: Sequence[str], apart: Sequence[str]) -> str:
     return f"Machines have the variants in different orders for {', '.join(first_few(apart))}{others}."
 
 
-def _rows(
-    what: str, found: Mapping[str, tuple[Pairs, Evidence]], machines: Sequence[str]
-) -> Iterator[tuple[Cell, ...]]:
-    orders = [shown for shown, _ in found.values()]
-    for variant in dict.fromkeys(name for _, seen in found.values() for name in seen.common):
-        cells = [_cell(variant, *found[machine]) if machine in found else Cell() for machine in machines]
-        others = contradicted(variant, orders)
+def _rows(what: str, found: Mapping[str, Evidence], machines: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
+    shown = {machine: frozenset(shown_order(seen)) for machine, seen in found.items()}
+    for variant in dict.fromkeys(name for seen in found.values() for name in seen.common):
+        cells = [_cell(variant, shown[one], found[one]) if one in found else Cell() for one in machines]
+        others = contradicted(variant, list(shown.values()))
         yield (Cell(what), Cell(variant), *cells, Cell(f"no: {', '.join(others)}" if others else AGREE))
 
 

@@ -23,7 +23,7 @@ from llm_bench_fixtures.report.agreement import (
     short_machine,
 )
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of, shown_order
+from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
 from llm_bench_fixtures.report.words.answer import Recommendation
@@ -162,8 +162,7 @@ class Runs:
     @cached_property
     def ranks(self) -> Ranks | None:
         """The order of the variants by machine."""
-        places = ((run.place, run.findings) for run in self.runs)
-        return ranks_of([(place.what, place.machine, frozenset(shown_order(seen)), seen) for place, seen in places])
+        return ranks_of([(run.place.what, run.place.machine, run.findings) for run in self.runs])
 
     @property
     def agreement(self) -> Iterator[Section]:
