@@ -63,7 +63,6 @@ def _environment() -> Environment:
         "style": _style,
         "data_uri": _data_uri,
         "embedded_json": embedded_json,
-        "one_line": _one_line,
     }
     return environment
 
@@ -86,11 +85,6 @@ def _data_uri(picture: bytes) -> str:
     """picture: a PNG or an SVG."""
     kind = "png" if picture.startswith(b"\x89PNG") else "svg+xml"
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
-
-
-def _one_line(words: str) -> str:
-    """Text on one line, with a sign for each line break."""
-    return words.replace("\n", "¶")
 
 
 def embedded_json(value: object) -> Markup:
