@@ -46,7 +46,7 @@ def columns(table: Table, width: int = 0, paint: Paint = plain) -> Iterator[str]
 
 def fitting(table: Table, width: int) -> tuple[str, ...]:
     """The names of the columns that `columns` shows."""
-    return tuple(one.name for one in _fitting(table, width))
+    return tuple(one.column.name for one in _fitting(table, width))
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,6 @@ class _Shown:
     least: int
     """The width of the widest figure, which may not be cut."""
     width: int
-
-    @property
-    def name(self) -> str:
-        return self.column.name
 
 
 def _shown(table: Table) -> Iterator[_Shown]:
