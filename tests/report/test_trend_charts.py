@@ -35,7 +35,7 @@ def make_group(*lines: TrendLine, commit: str = "0123456789abcdef") -> Group:
 
 def charts(*lines: TrendLine, commit: str = "0123456789abcdef", links: dict[str, str] | None = None) -> list[Chart]:
     looks = dict(zip(("fp32", "bf16"), numbered_looks(2), strict=True))
-    return list(trend_charts(make_group(*lines, commit=commit), lines, looks, links or {}))
+    return list(trend_charts(make_group(*lines, commit=commit), looks, links or {}))
 
 
 def test_a_chart_is_a_metric_and_a_line_a_variant() -> None:

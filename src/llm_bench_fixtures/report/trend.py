@@ -40,10 +40,7 @@ def render_trend(
     runs = [run for group in groups for run in group.runs]
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}
-    charts = [
-        list(trend_charts(group, _shown(group), looks, links)) if at < MOST_DRAWN else []
-        for at, group in enumerate(groups)
-    ]
+    charts = [list(trend_charts(group, looks, links)) if at < MOST_DRAWN else [] for at, group in enumerate(groups)]
     page = {
         "title": "Metrics over time",
         "header": history.header_of(groups) + _what(chosen),
@@ -184,10 +181,9 @@ def _run_table(group: Group) -> Table:
     return table.with_columns(place for place, name in enumerate(table.names) if name not in SHARED)
 
 
-def trend_charts(
-    group: Group, lines: Sequence[TrendLine], looks: Mapping[str, spec.Look], links: Mapping[str, str]
-) -> Iterator[spec.Chart]:
-    """lines: those of the group to show. looks: by variant. links: by a run's commit, where its click leads."""
+def trend_charts(group: Group, looks: Mapping[str, spec.Look], links: Mapping[str, str]) -> Iterator[spec.Chart]:
+    """looks: by variant. links: by a run's commit, where its click leads."""
+    lines = _shown(group)
     for name in dict.fromkeys(line.metric for line in lines):
         shown = [line for line in lines if line.metric == name]
         metric = history.metric_of(shown[0])
