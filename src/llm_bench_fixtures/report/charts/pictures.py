@@ -30,7 +30,7 @@ from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.folder import remove_pictures
 from llm_bench_fixtures.results.formatting import MINUS, format_change, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
-from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.writing import replacing
 
 if TYPE_CHECKING:
@@ -106,14 +106,15 @@ def bar_charts(findings: Findings, scenario: str) -> Iterator[spec.Chart]:
         f"On {describe_workload(shown[0])}. Bars: quartiles of the rounds; 95 % interval of speed-up and perplexity. "
         f"Shaded: perplexity within ± {100 * NEAR:g} %."
     )
+    looks = {name: look for name, look in looks_of(run).items() if name in records}
     for metric in (LATENCY, SPEEDUP, WEIGHTS):
         lengths = {one.variant: on_axis(found, metric) for one in shown if (found := estimate_of(run, one, metric))}
         if lengths or metric is not SPEEDUP:
-            chart = _bar_chart(run, shown, axis_title(metric, run.reference), lengths, three_digits)
+            chart = _bar_chart(axis_title(metric, run.reference), looks, lengths, three_digits)
             yield replace(chart, note=note) if metric is LATENCY else chart
     changes = {one.variant: found for one in shown if (found := perplexity_change(run, run.variant(one.variant)))}
     if changes.keys() - {run.reference}:
-        chart = _bar_chart(run, shown, "Perplexity change, %", changes, _signed)
+        chart = _bar_chart("Perplexity change, %", looks, changes, _signed)
         low, high = chart.x.ends
         near = 100 * NEAR  # in sight whatever the bars, so that none within it looks long
         across = (min(low, -near * 1.3), max(high, near * (1 + ROOM_FOR_NUMBERS)))
@@ -125,27 +126,23 @@ def _signed(percent: float) -> str:
 
 
 def _bar_chart(
-    run: Run,
-    records: Sequence[Record],
-    title: str,
-    lengths: Mapping[str, spec.Estimate],
-    written: Callable[[float], str],
+    title: str, looks: Mapping[str, spec.Look], lengths: Mapping[str, spec.Estimate], written: Callable[[float], str]
 ) -> spec.Chart:
-    looks, names = looks_of(run), [record.variant for record in records]
+    """A row for each variant with a look."""
     ends = [0.0, *spec.ends_of(lengths.values())]
     room = ROOM_FOR_NUMBERS * (max(ends) - min(ends))
     bars = (
-        spec.Bar(name, row, lengths[name], looks[name], text=written(lengths[name].value))
-        for row, name in enumerate(names)
+        spec.Bar(name, row, lengths[name], look, text=written(lengths[name].value))
+        for row, (name, look) in enumerate(looks.items())
         if name in lengths
     )
     return spec.Chart(
         name=title,
         title=title,
         x=spec.Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0)),
-        y=spec.rows_axis(names),
+        y=spec.rows_axis(list(looks)),
         bars=tuple(bars),
-        height=spec.AROUND_ROWS + spec.ROW * len(names),
+        height=spec.AROUND_ROWS + spec.ROW * len(looks),
     )
 
 
