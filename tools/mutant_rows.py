@@ -493,6 +493,13 @@ MUTANTS = (
         "tests/test_progress.py",
     ),
     Mutant(
+        "group-forgotten",
+        "grouping.py",
+        "found.setdefault(key(item), []).append(item)",
+        "found[key(item)] = [item]",
+        "tests/test_grouping.py",
+    ),
+    Mutant(
         "formula-in-a-cell",
         "text.py",
         "if shown.lstrip().startswith(FORMULA) else shown",

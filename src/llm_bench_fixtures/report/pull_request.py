@@ -5,12 +5,12 @@ Everything that is measured stands in the page and in results.csv; this says wha
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.about import facts, noise_footnote
 from llm_bench_fixtures.report.agreement import agreement_sections
-from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
+from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table
 from llm_bench_fixtures.report.renderers.figures import legend
@@ -106,13 +106,12 @@ def _fit(findings: Findings) -> Iterator[str]:
 
 
 def _skipped(findings: Findings) -> Iterator[str]:
-    """A line for each status of a variant, with its first reason; what didn't load has its reason in the table."""
+    """A line for each status of a variant, with its first reason; what didn't load has its reason in the table, and a
+    warning counts what was not reached."""
     loaded = {variant.id for variant in findings.run.loaded}
-    groups: dict[tuple[str, Status], list[SkippedOrFailed]] = defaultdict(list)
-    for one in findings.skipped_or_failed:
-        if one.variant in loaded and one.status is not Status.NOT_REACHED:  # a warning counts those
-            groups[one.variant, one.status].append(one)
-    for (variant, status), them in groups.items():
+    reached = [one for one in findings.skipped_or_failed if one.status is not Status.NOT_REACHED]
+    shown = (one for one in reached if one.variant in loaded)
+    for (variant, status), them in grouped(shown, lambda one: (one.variant, one.status)).items():
         more = f" and {count(len(them) - 1, 'other reason')}" if len(them) > 1 else ""
         benchmarks = count(sum(one.benchmarks for one in them), "benchmark")
         what = "skipped" if status is Status.SKIPPED else "failed"

@@ -14,6 +14,7 @@ from functools import cached_property
 from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import PEAKS, memory_metric
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.report.agreement import (
     agreement_sections,
@@ -218,10 +219,8 @@ class Runs:
 def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str, str]]:
     """The labels of all that say the same, and what they say. said: a label and a sentence each. runs: how many there
     are in all."""
-    found: dict[str, list[str]] = {}
-    for label, sentence in said:
-        found.setdefault(sentence, []).append(label)
-    for sentence, labels in found.items():
+    for sentence, them in grouped(said, lambda one: one[1]).items():
+        labels = [label for label, _ in them]
         yield (f"on all {runs}" if len(labels) == runs > 1 else ", ".join(labels)), sentence
 
 
@@ -246,9 +245,7 @@ def _places_of(found: Sequence[Findings]) -> Iterator[Place]:
 
 
 def _choices(by_label: Mapping[str, Recommendation]) -> str:
-    chosen: dict[str, list[str]] = {}
-    for label, one in by_label.items():
-        chosen.setdefault(one.name, []).append(label)
+    chosen = grouped(by_label, lambda label: by_label[label].name)
     if len(chosen) == 1 and len(by_label) > 1:
         return f"{next(iter(chosen))} on all of them"
     where = ((name, labels[0] if len(labels) == 1 else f"{len(labels)} runs") for name, labels in chosen.items())

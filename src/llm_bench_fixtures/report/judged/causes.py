@@ -8,7 +8,6 @@ the run, they are one cause, unless some rows of theirs moved the other way.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -17,6 +16,7 @@ from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import MINUS, MISSING, count, format_bytes, format_change, with_unit
@@ -209,12 +209,9 @@ def causes_of(moved: Iterable[JudgedRow], judged: Sequence[JudgedRow]) -> list[C
 
     judged: all rows. They show whether all of a backend moved, and how many tests there are.
     """
-    of_metric: dict[str, list[JudgedRow]] = defaultdict(list)
-    for row in moved:
-        of_metric[row.metric.name].append(row)
     found = [
         cause
-        for name, rows in of_metric.items()
+        for name, rows in grouped(moved, lambda row: row.metric.name).items()
         for cause in _of_metric(rows, [row for row in judged if row.metric.name == name])
     ]
     order = (*MOVED, *STILL)
@@ -223,11 +220,12 @@ def causes_of(moved: Iterable[JudgedRow], judged: Sequence[JudgedRow]) -> list[C
 
 def led(causes: Sequence[Cause]) -> list[Cause]:
     """The causes, one of which stands for all timings that ended alike, and one for all metrics that did not move."""
-    groups: dict[object, list[Cause]] = defaultdict(list)
-    for one in causes:
+
+    def subject(one: Cause) -> object:
         is_led = one.first.metric.kind is Kind.TIMING or one.verdict in STILL
-        groups[(one.variants, _kind(one.first)) if is_led else one].append(one)
-    return [replace(max(group, key=_lead), others=len(group) - 1) for group in groups.values()]
+        return (one.variants, _kind(one.first)) if is_led else one
+
+    return [replace(max(group, key=_lead), others=len(group) - 1) for group in grouped(causes, subject).values()]
 
 
 def _lead(cause: Cause) -> tuple[int, int]:
@@ -246,10 +244,7 @@ def _of_metric(moved: Sequence[JudgedRow], judged: Sequence[JudgedRow]) -> Itera
     everyone = frozenset(row.variant for row in judged)
     backends = dict.fromkeys(row.backend for row in judged)
     families = [everyone, *(frozenset(row.variant for row in judged if row.backend == one) for one in backends)]
-    kinds: dict[tuple[Verdict, bool, str], list[JudgedRow]] = defaultdict(list)
-    for row in moved:
-        kinds[_kind(row)].append(row)
-    for alike in kinds.values():
+    for alike in grouped(moved, _kind).values():
         left = frozenset(row.variant for row in alike)
         for members in families:
             if len(members) > 1 and members <= left and not _is_mixed(judged, members):

@@ -10,6 +10,7 @@ from typing import Any
 from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
 from llm_bench_fixtures.answer.standings import near_lossless
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.measure.equivalence import first_divergence
 from llm_bench_fixtures.report.about import facts, footnotes, repeat_command
 from llm_bench_fixtures.report.agreement import agreement_sections, in_utc
@@ -175,9 +176,7 @@ def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
 def _continuations(records: Sequence[Record], reference: str) -> tuple[Continuation, ...]:
     texts = {record.variant: record.outputs[0] for record in records}
     own = texts.get(reference)
-    by_text: dict[str, list[str]] = {}
-    for variant, text in texts.items():
-        by_text.setdefault(text, []).append(variant)
+    by_text = grouped(texts, lambda variant: texts[variant])
     ordered = sorted(by_text.items(), key=lambda item: item[0] != own)  # the reference's first
     return tuple(_continuation(text, variants, own) for text, variants in ordered)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_seconds, format_share
@@ -56,9 +56,7 @@ def load_sections(run: Run) -> Iterator[Section]:
 
 def _by_series(points: Iterable[LoadPoint]) -> dict[tuple[object, ...], list[LoadPoint]]:
     """Load points in series that differ by their rates alone, the lowest rate first."""
-    found: dict[tuple[object, ...], list[LoadPoint]] = defaultdict(list)
-    for point in points:
-        found[point.series].append(point)
+    found = grouped(points, lambda point: point.series)
     return {series: sorted(them, key=lambda point: point.rate_per_s) for series, them in found.items()}
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.threads import InThreads
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.report.tables.table import LATENCY, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.words.workload import describe_workload, times_words
@@ -25,7 +25,7 @@ COLUMNS = (
 def thread_sections(found: Sequence[InThreads], default: int) -> Iterator[Section]:
     """A row for each variant and number of threads; nothing without a sweep. default: the default number."""
     rows: list[tuple[Cell, ...]] = []
-    for name, swept in _by_variant(found).items():
+    for name, swept in grouped(found, lambda one: one.over.variant).items():
         rows.append((Cell(name), Cell(value=default), Cell.latency(swept[0].over), Cell("default")))
         rows += ((Cell(name), Cell(value=one.threads), Cell.latency(one.of), _speedup(one)) for one in swept)
     if rows:
@@ -36,7 +36,7 @@ def thread_sections(found: Sequence[InThreads], default: int) -> Iterator[Sectio
 def thread_sentences(found: Sequence[InThreads], run: Run) -> Iterator[str]:
     """The best number for each variant that gains from another than the default, and the variants that don't."""
     same, default = [], run.provenance.threads
-    for name, swept in _by_variant(found).items():
+    for name, swept in grouped(found, lambda one: one.over.variant).items():
         better = [(one.found, one) for one in swept if one.found is not None and one.is_better]
         if not better:
             same.append(name)
@@ -58,14 +58,6 @@ def _setting(run: Run, name: str) -> str:
     variant = run.variant(name)
     backend = BACKENDS.get(variant.backend) if variant else None
     return backend.threads_setting if backend else "its number of threads"
-
-
-def _by_variant(found: Iterable[InThreads]) -> Mapping[str, list[InThreads]]:
-    """Comparisons by the id of the variant in the default number."""
-    swept: dict[str, list[InThreads]] = defaultdict(list)
-    for one in found:
-        swept[one.over.variant].append(one)
-    return swept
 
 
 def _speedup(one: InThreads) -> Cell:

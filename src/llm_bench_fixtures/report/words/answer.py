@@ -15,6 +15,7 @@ from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, standings_for
 from llm_bench_fixtures.gate.rules import in_words
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
@@ -217,10 +218,7 @@ def _lines(picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, stan
             readers = "" if len(served) == len(answered) else _for_readers(served)
             is_kept = first.outcome is Outcome.REFERENCE
             line = _keep(served, readers, seen, standings) if is_kept else _undecided(served, readers, seen)
-        by_variant: dict[str, list[_Rival]] = {}
-        for pick, rival in rivals:
-            if pick in served:
-                by_variant.setdefault(rival.variant, []).append((pick, rival))
+        by_variant = grouped((one for one in rivals if one[0] in served), lambda one: one[1].variant)
         yield " ".join([line, *(_rejection(them, standings[them[0][0].reader]) for them in by_variant.values())])
         left = [pick for pick in left if pick not in served]
 
