@@ -107,9 +107,7 @@ def bounds(strictest: Sequence[float], measure: QualityMeasure, given: Limit) ->
         found[sum(inside) - 1] = given.bound
         stricter, looser = (round(1 + (given.bound - 1) * share, MOST_DIGITS) for share in (0.5, 2.0))
         is_first, is_last = (given.bound == found[place] and len(found) > 1 for place in (0, -1))
-        ends_apart = (
-            (stricter > given.bound > looser) if is_share else (stricter < given.bound < looser)
-        )  # once rounded
+        ends_apart = min(stricter, looser) < given.bound < max(stricter, looser)  # once rounded
         before = [stricter] if is_first and ends_apart and stricter != 1.0 else []
         after = [looser] if is_last and ends_apart and looser > 0 else []
         return [*before, *found, *after]
