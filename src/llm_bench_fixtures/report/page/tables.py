@@ -12,7 +12,7 @@ from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
-from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, of_tasks, variants_table
+from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, of_tasks, variants_table, what_ran
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
 from llm_bench_fixtures.report.tables.variants import MEETS
@@ -172,13 +172,11 @@ def _shared_rank(column: Column, cells: Mapping[str, Cell], reference: str) -> f
 def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
     """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id."""
     table = variants_table(findings, findings.run.loaded, (*SHORT, *of_tasks(findings)))
-    flips = table.names.index(FLIPS) if FLIPS in table.names else 0
     rows = []
     for variant, row in zip(findings.run.loaded, table.rows, strict=True):
-        first, what, *figures = row
-        cells = [replace(first, note=what.text), what, *figures]
-        cells[flips] = replace(cells[flips], note=_each_way(variant) if flips else cells[flips].note)
-        rows.append(tuple(cells))
+        notes = {VARIANT: what_ran(findings, variant), FLIPS: _each_way(variant)}
+        cells = zip(table.names, row, strict=True)
+        rows.append(tuple(replace(cell, note=notes.get(name, cell.note)) for name, cell in cells))
     shown = without(unranked(replace(table, rows=tuple(rows)), findings.run), WHAT_RAN)
     return PageTable("The variants that ran", shown, terms, NARROW)
 
