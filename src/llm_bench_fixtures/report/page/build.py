@@ -167,10 +167,8 @@ def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
     reference's first."""
     shown = scenario_of_texts(run)
     records = [record for record in run.records if record.scenario == shown and record.outputs]
-    cases = dict.fromkeys(record.case for record in records)
-    return {
-        case: _continuations([record for record in records if record.case == case], run.reference) for case in cases
-    }
+    cases = grouped(records, lambda record: record.case)
+    return {case: _continuations(them, run.reference) for case, them in cases.items()}
 
 
 def _continuations(records: Sequence[Record], reference: str) -> tuple[Continuation, ...]:
