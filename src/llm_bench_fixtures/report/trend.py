@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.storage import Storage
@@ -155,16 +156,10 @@ def _step_table(group: Group) -> Table | None:
 def _now_table(group: Group) -> Table:
     """The last level of each line, and its change against the first."""
     heads = {line.metric: history.metric_of(line).column for line in group.lines}
-    cells = {(line.variant, line.metric): _now(line) for line in group.lines}
-    tests = {line.variant: line.tests for line in sorted(group.lines, key=lambda line: line.tests)}
-    rows = (
-        (
-            Cell(variant),
-            Cell(str(tests[variant]), rank=tests[variant]),
-            *(cells.get((variant, name), Cell()) for name in heads),
-        )
-        for variant in dict.fromkeys(line.variant for line in group.lines)
-    )
+    rows = []
+    for variant, lines in grouped(group.lines, lambda line: line.variant).items():
+        tests, cells = max(line.tests for line in lines), {line.metric: _now(line) for line in lines}
+        rows.append((Cell(variant), Cell(str(tests), rank=tests), *(cells.get(name, Cell()) for name in heads)))
     numbers = (Column(name, Notation.TEXT) for name in ("tests", *heads.values()))
     return Table((Column("variant"), *numbers), tuple(rows))
 
@@ -183,9 +178,7 @@ def _run_table(group: Group) -> Table:
 
 def trend_charts(group: Group, looks: Mapping[str, spec.Look], links: Mapping[str, str]) -> Iterator[spec.Chart]:
     """looks: by variant. links: by a run's commit, where its click leads."""
-    lines = _shown(group)
-    for name in dict.fromkeys(line.metric for line in lines):
-        shown = [line for line in lines if line.metric == name]
+    for name, shown in grouped(_shown(group), lambda line: line.metric).items():
         metric = history.metric_of(shown[0])
         ends = spec.padded(change for line in shown for change in _changes(line))
         yield spec.Chart(
