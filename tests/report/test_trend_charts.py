@@ -34,7 +34,7 @@ def make_group(*lines: TrendLine, commit: str = "0123456789abcdef") -> Group:
 
 
 def charts(*lines: TrendLine, commit: str = "0123456789abcdef", links: dict[str, str] | None = None) -> list[Chart]:
-    looks = dict(zip(("fp32", "bf16"), numbered_looks(2), strict=True))
+    looks = numbered_looks(("fp32", "bf16"))
     return list(trend_charts(make_group(*lines, commit=commit), looks, links or {}))
 
 

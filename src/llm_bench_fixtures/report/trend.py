@@ -36,8 +36,7 @@ def render_trend(
     groups: Sequence[Group], chosen: TrendFilter, unreadable: Sequence[Unreadable], storage: Storage, commits: str = ""
 ) -> str:
     """The page. commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
-    variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
-    looks = dict(zip(variants, numbered_looks(len(variants)), strict=True))  # equal in all groups
+    looks = numbered_looks(dict.fromkeys(line.variant for group in groups for line in group.lines))
     runs = [run for group in groups for run in group.runs]
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}

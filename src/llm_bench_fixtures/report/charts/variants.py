@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.intervals import interval_of
@@ -57,15 +57,14 @@ def looks_of(run: Run) -> dict[str, spec.Look]:
     return looks
 
 
-def numbered_looks(count: int) -> list[spec.Look]:
-    """Looks for what has no backend, such as several runs, or the lines of a history."""
+def numbered_looks(names: Iterable[str]) -> dict[str, spec.Look]:
+    """Looks by name for what has no backend, such as several runs, or the lines of a history. names: each once."""
     colours = (*COLOURS.values(), *OTHER_COLOURS)
-    return [
-        spec.Look(
-            colours[place % len(colours)], *MARKERS[place % len(MARKERS)], DASHES[place // len(colours) % len(DASHES)]
-        )
-        for place in range(count)
-    ]
+    looks = {}
+    for place, name in enumerate(names):
+        dash = DASHES[place // len(colours) % len(DASHES)]
+        looks[name] = spec.Look(colours[place % len(colours)], *MARKERS[place % len(MARKERS)], dash)
+    return looks
 
 
 def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | None:
@@ -187,7 +186,7 @@ def _chart(run: Run, sweep: Sweep, metric: Metric, points: Mapping[str, tuple[sp
 
 def runs_charts(runs: Sequence[RunBeside]) -> Iterator[spec.Chart]:
     """A chart for each metric that at least two of the runs can be compared by."""
-    looks = dict(zip((run.label for run in runs), numbered_looks(len(runs)), strict=True))
+    looks = numbered_looks(run.label for run in runs)
     for aspect, metric in PANELS:
         found = {run.label: _estimates(run, metric) for run in runs if aspect not in run.left_out}
         found = {label: estimates for label, estimates in found.items() if estimates}
