@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.headline import OWN, scenario_means
 from llm_bench_fixtures.answer.threads import THREADS
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import (
     LATENCY,
@@ -129,9 +130,8 @@ def not_asked_sentence(run: Run) -> str:
     others = [variant.id for variant in run.variants if variant.label and variant.id not in writers]
     if not writers or not others:
         return ""
-    whys: dict[str, list[str]] = defaultdict(list)
-    for variant in others:
-        whys[_why_no_text(records.get(variant), title_of(scenarios_of(run)[shown]))].append(variant)
+    title = title_of(scenarios_of(run)[shown])
+    whys = grouped(others, lambda variant: _why_no_text(records.get(variant), title))
     named = (f"{', '.join(variants)}, {why}" for why, variants in whys.items())
     return f"Without a text here: {'; '.join(named)}."
 
