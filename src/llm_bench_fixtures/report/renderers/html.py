@@ -82,9 +82,8 @@ def _style(column: Column) -> str:
 
 
 def _data_uri(picture: bytes) -> str:
-    """picture: a PNG or an SVG."""
-    kind = "png" if picture.startswith(b"\x89PNG") else "svg+xml"
-    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+    """picture: an SVG."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
 
 
 def embedded_json(value: object) -> Markup:
