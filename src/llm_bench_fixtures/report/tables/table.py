@@ -69,10 +69,8 @@ class Cell:
         """Median, and half the distance between the quartiles where there is more than one round."""
         if record is None or not record.rounds_s:
             return cls()
-        if len(record.rounds_s) < 2:
-            return cls(value=record.median_s)
         low, median, high = record.quartiles_s
-        return cls(value=median, error=(high - low) / 2)
+        return cls(value=median, error=(high - low) / 2 if len(record.rounds_s) > 1 else None)
 
     @classmethod
     def times(cls, found: Speedup | None) -> Cell:
