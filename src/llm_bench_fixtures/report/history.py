@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable, run_facts
@@ -22,8 +22,8 @@ COMMIT_DIGITS = 8
 DIRTY = "*"
 AUTOSAVED = re.compile(r"(\d+)_[^_]*_\d{8}_\d{6}(_uncommitted-changes)?", re.ASCII)  # as --benchmark-autosave names it
 HEADER = ("run", "started (UTC)", "branch", "commit", "model", "machine", "fingerprint", "state", "measured")
-# Columns that give way first on a narrow terminal.
-DISPENSABLE = ("machine", "model", "fingerprint", "measured")
+# Columns that leave a table that is too wide, the highest first.
+DROPPABLE = {"machine": 4, "model": 3, "fingerprint": 2, "measured": 1}
 MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
 NO_STEP = "No step found."
 ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
@@ -32,7 +32,9 @@ ADVICE = "Advice, not a verdict: the runs of a history were not measured side by
 def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
     """A row for each run, in their order. runs: each after its file's name."""
     rows = [_row(run, file) for file, run in runs]
-    return Table.of_texts(HEADER, rows, {HEADER.index("measured")}, droppable=DISPENSABLE)
+    table = Table.of_texts(HEADER, rows, {HEADER.index("measured")})
+    columns = (replace(column, droppable=DROPPABLE.get(column.name, 0)) for column in table.columns)
+    return replace(table, columns=tuple(columns))
 
 
 def _row(run: Heading, file: str) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ def test_numbers_are_flush_right() -> None:
 
 
 def test_columns_are_given_up_but_nothing_is_cut_unasked() -> None:
-    rows = (("a", "123456", "z"), ("bb", "1", "yy"))
-    table = Table.of_texts(("name", "first", "last"), rows, droppable=("first", "last"))
+    shown = (Column("name"), Column("first", droppable=2), Column("last", droppable=1))
+    table = Table(shown, (tuple(map(Cell, ("a", "123456", "z"))), tuple(map(Cell, ("bb", "1", "yy")))))
     assert list(columns(table, 80)) == [
         "name  first   last",
         "------------------",
@@ -111,6 +111,7 @@ def test_cells_are_painted_by_their_tone_and_stay_aligned() -> None:
 
 def test_which_columns_fit() -> None:
     """Two columns of four cells and the gap between them are ten cells wide."""
-    table = Table.of_texts(("name", "left", "gone"), (("a", "b", "–"),), droppable=("left",))
+    shown = (Column("name"), Column("left", droppable=1), Column("gone"))
+    table = Table(shown, (tuple(map(Cell, ("a", "b", "–"))),))
     assert fitting(table, 10) == ("name", "left")
     assert fitting(table, 9) == ("name",)

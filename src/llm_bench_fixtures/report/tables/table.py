@@ -149,21 +149,10 @@ class Table:
     """Notes that a reader must know of its figures, besides what its columns say: clauses."""
 
     @classmethod
-    def of_texts(
-        cls,
-        header: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        numeric: Iterable[int] = (),
-        droppable: Sequence[str] = (),
-    ) -> Table:
-        """numeric: the columns that are set flush right, counted from 0. droppable: names of the columns
-        that leave a table that is too wide, in that order."""
+    def of_texts(cls, header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> Table:
+        """numeric: the columns that are set flush right, counted from 0."""
         right = frozenset(numeric)
-        ranks = {name: rank for rank, name in enumerate(reversed(droppable), 1)}
-        columns = (
-            Column(name, Notation.TEXT if place in right else None, droppable=ranks.get(name, 0))
-            for place, name in enumerate(header)
-        )
+        columns = (Column(name, Notation.TEXT if place in right else None) for place, name in enumerate(header))
         return cls(tuple(columns), tuple(tuple(map(Cell, row)) for row in rows))
 
     @property
