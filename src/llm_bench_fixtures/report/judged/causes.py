@@ -77,10 +77,10 @@ class JudgedRow:
         return f"{format_change(self.ratio)}{raw}"
 
     @property
-    def interval_text(self) -> str:
-        """The ends of the change's interval: "+8.7 % to +43.8 %"; empty where it has no width."""
+    def change_in_full(self) -> str:
+        """The change with its interval, where that has a width: "+25.0 % (+8.7 % to +43.8 %)"."""
         low, high = map(format_change, self.interval or (1.0, 1.0))
-        return f"{low} to {high}" if low != high else ""
+        return f"{self.change} ({low} to {high})" if low != high else self.change
 
     def as_json(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name) for one in fields(self)} | {"metric": self.metric.name}
@@ -157,8 +157,7 @@ class Cause:
         shown = shared if len(shared) == len(self.variants) else self.rows
         first = shown[0]
         if len(shown) == 1:
-            interval = f" ({first.interval_text})" if first.interval_text else ""
-            return f"{_both(first)}{first.change}{interval}" if first.ratio is not None else _both(first).rstrip(", ")
+            return f"{_both(first)}{first.change_in_full}" if first.ratio is not None else _both(first).rstrip(", ")
         if first.metric.unit is Unit.BYTES:
             return _span(
                 [row.head - row.base for row in shown if row.base is not None and row.head is not None], _bytes

@@ -119,8 +119,7 @@ def rows_table(rows: Sequence[JudgedRow]) -> Table:
 def _cells(row: JudgedRow) -> Iterator[Cell]:
     yield from (Cell(row.variant), Cell(row.benchmark or ALL_TESTS), Cell(row.metric.title))
     yield from (Cell(row.before, rank=row.base), Cell(row.after, rank=row.head))
-    interval = f" ({row.interval_text})" if row.interval_text else ""
-    yield Cell(f"{row.change}{interval}", rank=row.ratio, tone=TONES.get(row.verdict))
+    yield Cell(row.change_in_full, rank=row.ratio, tone=TONES.get(row.verdict))
     yield _verdict(row)
 
 
