@@ -222,22 +222,16 @@ class VariantLoader:
         if variant.id not in self._loaded:
             self._make_room(variant)
             self._loading, self._made_before_s = variant.id, self._making_s
-            with self._setup.progress.part(Part.VARIANT), self._foreseen(variant):
-                self._loaded[variant.id] = self._load(variant)
+            forecast, name = self._setup.forecast, load_name(self._loads[variant.id])
+            try:
+                with self._setup.progress.part(Part.VARIANT), forecast.doing(Work.LOADING, variant.id, name=name):
+                    self._loaded[variant.id] = self._load(variant)
+                    forecast.done(Work.MAKING, [variant.id], self._making_s - self._made_before_s)
+            except Exception:
+                forecast.forget(variant.id)
+                raise
             self._loads[variant.id] += 1
         return self._loaded[variant.id]
-
-    @contextmanager
-    def _foreseen(self, variant: Variant) -> Iterator[None]:
-        """The block loads the variant. The forecast gets what that took, and what was made within it."""
-        forecast, making_before_s = self._setup.forecast, self._making_s
-        try:
-            with forecast.doing(Work.LOADING, variant.id, name=load_name(self._loads[variant.id])):
-                yield
-                forecast.done(Work.MAKING, [variant.id], self._making_s - making_before_s)
-        except Exception:
-            forecast.forget(variant.id)
-            raise
 
     def _check_time(self, variant: Variant) -> None:
         """Raise NotReached, and note it, where loading the variant, and then its first case next to those of its group
