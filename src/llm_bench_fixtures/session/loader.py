@@ -305,7 +305,7 @@ class VariantLoader:
 
         others = [name for name in self._loaded if name not in both]
         while others and not fits({*self._loaded, *rises}):
-            self._close(others.pop())
+            self._close([others.pop()])
         try:
             yield has_room
         finally:
@@ -313,7 +313,7 @@ class VariantLoader:
         group = {member.id for member in self._group} - self._failed.keys()
         risen = sorted((name for name, rise in self._rises.items() if rise), key=self._results.reference.__eq__)
         while risen and self.lineup is not None and not self.lineup.holds(group, sum(self._rises.values())):
-            self._close(risen.pop(0))
+            self._close([risen.pop(0)])
 
     def keeps_all(self, largest: Mapping[Variant, Round]) -> bool:
         """Whether all that are loaded have room when these variants run such rounds. If so, it is noted that their
@@ -379,9 +379,7 @@ class VariantLoader:
         self._group = self._group_of(variant)
         leaving = self._loaded.keys() - {member.id for member in self._group}
         if leaving:
-            self.before_closing(leaving)
-        for name in leaving:
-            self._let_go(name)
+            self._close(leaving)
         for member in self.lineup.made_first(self._group) if self.lineup else ():
             with suppress(Exception):  # the test itself says it
                 self.load(member)
@@ -390,13 +388,11 @@ class VariantLoader:
         groups = self.lineup.groups if self.lineup else ()
         return next((group for group in groups if variant in group), (variant,))
 
-    def _close(self, name: str) -> None:
-        self.before_closing([name])
-        self._let_go(name)
-
-    def _let_go(self, name: str) -> None:
-        self._rises.pop(name, None)
-        self._loaded.pop(name).close()
+    def _close(self, names: Collection[str]) -> None:
+        self.before_closing(names)
+        for name in names:
+            self._rises.pop(name, None)
+            self._loaded.pop(name).close()
 
     def _has_room(self, variant: Variant) -> bool:
         """Whether it is loaded, or the free memory holds it: those that are loaded may take more than was predicted."""
@@ -408,9 +404,9 @@ class VariantLoader:
         """Close others of its group, the reference last, until the free memory holds the variant."""
         closed: list[str] = []
         while self._loaded and not self._has_room(variant):
-            name = next((one for one in reversed(self._loaded) if one != self._results.reference), None)
-            closed.append(name or self._results.reference)
-            self._close(closed[-1])
+            reference = self._results.reference
+            closed.append(next((one for one in reversed(self._loaded) if one != reference), reference))
+            self._close(closed[-1:])
         if closed:
             self._tight[variant.id] = (
                 f"{', '.join(closed)} had to make room for it in memory: they take more than was planned, or other "
