@@ -118,8 +118,7 @@ class VariantLoader:
         self._failed: dict[str, Exception] = {}
         self._tight: dict[str, str] = {}  # which others were closed for a variant, by variant
         self._rises: dict[str, int] = {}  # bytes beyond the plan that the loaded variants have taken, by variant
-        self._loads: Counter[str] = Counter()
-        self._described: set[str] = set()
+        self._loads: Counter[str] = Counter()  # how often each was loaded in this session
         self.restored: frozenset[str] = frozenset()
         """The variants whose results are those of an earlier session."""
         self._refused: NotCausal | None = None  # what is wrong with the model of --llm-model, in whatever variant
@@ -442,16 +441,15 @@ class VariantLoader:
 
     def _has_results(self, variant: Variant) -> bool:
         """Whether it was loaded before, in this session or in an earlier one that this one goes on with."""
-        return variant.id in self._described or variant.id in self.restored
+        return variant.id in self._loads or variant.id in self.restored
 
     def _reopen(self, variant: Variant) -> ModelHandle:
         """Raises InvalidSetting where it isn't what was measured of it."""
         model = self._open(variant)
         known, found = self._results.variant(variant.id).configuration, model.facts.configuration
-        if variant.id not in self._described and found != known:
+        if variant.id not in self._loads and found != known:
             model.close()
             raise InvalidSetting(f"{variant.id} was measured as {known}, and is {found} now: leave --llm-resume out")
-        self._described.add(variant.id)
         self.windows = plan_windows(self._setup.settings).resolved(model.facts.context_length)
         return model
 
@@ -467,7 +465,6 @@ class VariantLoader:
             if isinstance(error, NotCausal) and model.facts.runs_source:
                 self._refused = error
             raise
-        self._described.add(variant.id)
         return model
 
     def _open(self, variant: Variant) -> ModelHandle:
