@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from timeit import repeat
 from typing import TYPE_CHECKING, cast
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
@@ -93,17 +94,8 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
     some, few = torch.ones(PROBED_BYTES // FLOAT32_BYTES), torch.ones((8, 8))
     data = bytes(PROBED_BYTES)
 
-    def calls() -> None:
-        for _ in range(PROBED_CALLS):
-            torch.mm(few, few)
-
-    def best_s(work: Callable[[], object]) -> float:
-        took: list[float] = []
-        for _ in range(3):
-            began_s = clock()
-            work()
-            took.append(clock() - began_s)
-        return max(min(took), 1e-9)
+    def best_s(work: Callable[[], object], times: int = 1) -> float:
+        return max(min(repeat(work, timer=clock, repeat=3, number=times)), 1e-9)
 
     hidden, inner = _widths(setup)
     on_cpu = setup.device.kind is DeviceKind.CPU
@@ -136,7 +128,7 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         flops_per_s=flops_per_s,
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
-        call_s=best_s(calls) / PROBED_CALLS,
+        call_s=best_s(lambda: torch.mm(few, few), PROBED_CALLS) / PROBED_CALLS,
     )
 
 
