@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from timeit import repeat
 from typing import TYPE_CHECKING, cast
 
@@ -145,11 +146,13 @@ def expect_run(
     execution modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a
     variant. loads: how often each is loaded; one in all groups stays."""
     machine, settings, is_large = machine_of(setup), setup.settings, setup.source.weights >= LARGE_WEIGHTS
-    layers, made = _layers(setup), tuple(_made(setup))
+    layers = _in_config(setup, "num_hidden_layers", "n_layer", "num_layers") or 1
+    made = tuple(_made(setup))
     samples = [] if setup.source.random_weights else [*_scored(setup)]
     per_character = _tokens_per_character(setup) if setup.tasks else 0.0
-    known = {variant.id for group in lineup.groups for variant in group}
-    for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
+    variants = dict.fromkeys(chain.from_iterable(lineup.groups))
+    known = {variant.id for variant in variants}
+    for variant in variants:
         runner = _runner(setup, machine, variant, layers)
         if runner is None:
             continue
@@ -200,10 +203,6 @@ def _warm_up_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: b
     some = runner.round_of(replace(shape, prompts=shape.batch_size, new_tokens=tokens))
     whole = settings.warmup_rounds - 1 + (0.0 if is_large else OBSERVED_LONGER)
     return some + whole * runner.round_of(shape)
-
-
-def _layers(setup: Setup) -> int:
-    return _in_config(setup, "num_hidden_layers", "n_layer", "num_layers") or 1
 
 
 def _widths(setup: Setup) -> tuple[int, int]:
