@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.evidence import evidence_of
@@ -84,7 +84,7 @@ class BenchSession:
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
         self._scores_late = scores_late
-        self._ask_commit = commit
+        self._commit = cache(commit)
         self._started = datetime.now(UTC)
         self._saved_at = -math.inf
         self._before: Run | None = None
@@ -102,11 +102,7 @@ class BenchSession:
 
     def foreseen(self, before: Run) -> Run:
         """The earlier run, with what is known of this one before its model is looked for."""
-        return replace(before, provenance=foreseen(before.provenance, self.settings, self._commit))
-
-    @cached_property
-    def _commit(self) -> Commit:
-        return self._ask_commit()
+        return replace(before, provenance=foreseen(before.provenance, self.settings, self._commit()))
 
     def load(self, variant: Variant) -> ModelHandle:
         """The loaded variant. Raises what its load raised, also when it is asked for again."""
@@ -168,7 +164,7 @@ class BenchSession:
 
     def run(self, *, interrupted: bool = False) -> Run:
         """The results so far."""
-        provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
+        provenance = provenance_of(self.setup, self._started, self._commit(), self.loader.windows)
         provenance = replace(provenance, tasks=self.tasks.facts)
         if self._before is not None:
             provenance = completed_by(provenance, self._before.provenance)
@@ -192,9 +188,8 @@ class BenchSession:
 
     def end_stage(self) -> None:
         """The group of variants that is loaded has been through a stage of the plan."""
-        if self.keeps_report:
-            self._saved_at = -math.inf  # results so far are kept at once
-            self.save_at_times()
+        self._saved_at = -math.inf  # results so far are kept at once
+        self.save_at_times()
 
     def save_at_times(self) -> None:
         """`save`, if the last time is a while ago; not in a process that writes no report.
