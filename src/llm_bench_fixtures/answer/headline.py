@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.results.pooled import pooled_record
 from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import mean_speedup, record_log_ratio
@@ -94,9 +95,7 @@ def _turns_in_one_run(reference: str, record: Record) -> Record:
 
 def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
     """Records with the first cache of --llm-cache that two variants ran with."""
-    by_cache: dict[str, list[Record]] = defaultdict(list)
-    for one in own:
-        by_cache[one.facts.cache].append(one)
+    by_cache = grouped(own, lambda one: one.facts.cache)
     compared = (of for of in by_cache.values() if any(len(by_digest[one.facts.digest]) > 1 for one in of))
     return next(compared, [*own])
 

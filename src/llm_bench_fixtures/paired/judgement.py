@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.paired.statistics import (
     LEAST_PAIRS,
     MOST_BORROWED,
@@ -117,10 +118,8 @@ def with_group(own: Finding, group: Finding, limit: float) -> Finding:
 
 def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H, PairedDifference | None]:
     """Estimates of each hypothesis; what is known of all those of one metric and one level helps with each."""
-    levels: dict[tuple[str, bool], list[Sequence[float]]] = defaultdict(list)
-    for one, values in differences.items():
-        levels[_level(one)].append(values)
-    expected = {level: _expected(groups) for level, groups in levels.items()}
+    levels = grouped(differences, _level)
+    expected = {level: _expected([differences[one] for one in alike]) for level, alike in levels.items()}
     found: dict[H, PairedDifference | None] = {}
     for one, values in differences.items():
         most_borrowed = GROUPS_BORROW if isinstance(one, HypothesisGroup) else MOST_BORROWED

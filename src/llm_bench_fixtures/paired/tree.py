@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.statistics.robust import hodges_lehmann
 
@@ -53,17 +54,13 @@ class Tree:
     @staticmethod
     def of(measurands: Collection[Measurand], variants: Mapping[str, str]) -> Tree:
         """variants: by test, the id of its variant."""
-        members: dict[HypothesisGroup, list[Measurand]] = defaultdict(list)
-        for measurand in measurands:
-            members[HypothesisGroup(variants.get(measurand.test, ""), measurand.metric)].append(measurand)
+        members = grouped(measurands, lambda one: HypothesisGroup(variants.get(one.test, ""), one.metric))
         return Tree({group: tuple(tests) for group, tests in members.items()})
 
     @property
     def of_all(self) -> Mapping[HypothesisGroup, tuple[HypothesisGroup, ...]]:
         """The groups of all variants, with the variants' groups; of metrics that several variants have."""
-        members: dict[HypothesisGroup, list[HypothesisGroup]] = defaultdict(list)
-        for group in self.variants:
-            members[HypothesisGroup("", group.metric)].append(group)
+        members = grouped(self.variants, lambda group: HypothesisGroup("", group.metric))
         return {group: tuple(own) for group, own in members.items() if len(own) >= LEAST_MEMBERS}
 
     @property

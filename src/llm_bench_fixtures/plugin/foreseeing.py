@@ -10,6 +10,7 @@ import pytest
 
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.plugin.items import (
     PLAN,
@@ -78,10 +79,8 @@ def _loads(session: pytest.Session) -> Mapping[str, int]:
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
     settings, bench = settings_of(session.config), session.config.stash[SESSION]
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in (item for item in session.items if is_benchmark(item) and not is_kept(item)):
-        cases.setdefault(case_of(item), []).append(item)
-    for name, items in cases.items():
+    benchmarks = (item for item in session.items if is_benchmark(item) and not is_kept(item))
+    for name, items in grouped(benchmarks, case_of).items():
         weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.results.pooled import joined_fields, pooled_variants
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Status
@@ -24,10 +25,7 @@ def merged_run(shards: Sequence[Run]) -> Run:
     """
     runs = sorted(shards, key=lambda run: run.provenance.started)
     *before, last = runs
-    found: dict[str, list[tuple[Record, Run]]] = {}
-    for run in shards:
-        for record in run.records:
-            found.setdefault(record.test, []).append((record, run))
+    found = grouped(((record, run) for run in shards for record in run.records), lambda pair: pair[0].test)
     kept = {test: _kept(test, records) for test, records in found.items()}
     limits = [run.time_limit_s for run in runs]
     checks = [pair for run in runs for pair in run.checked.items()]
