@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -206,33 +206,27 @@ class TaskScores:
     def _affordable(self, model: ModelHandle) -> float | None:
         """The share of all items that every variant has time for, by how long the first take this one; None where it
         can't be asked any."""
-        variants = self._expected() or [model.variant.id]
+        forecast, tasks = self._setup.forecast, self._setup.tasks
         room_s = TASKS_PART * self._deadline.left_s
-        expected_s = sum(self._setup.forecast.expected_s(Work.TASKS, *one) for one in product(variants, self._items))
-        if not self._deadline.is_limited or 0 < EASILY * expected_s <= room_s:
+        expected_s = {
+            one.id: sum(forecast.expected_s(Work.TASKS, one.id, task.name) for task in tasks)
+            for one in self._loader.known
+        }
+        if not self._deadline.is_limited or 0 < EASILY * sum(expected_s.values()) <= room_s:
             return 1.0
-        for task in self._setup.tasks:
+        for task in tasks:
             with suppress(WorkloadUnsupported):  # the task says it when it is asked
                 self._timed(task, model, min(FIRST_ITEMS, task.items))
-        each_s = {name: item_s * self._items[name] for name, item_s in self._item_s.items()}
+        each_s = {task.name: self._item_s[task.name] * task.items for task in tasks if task.name in self._item_s}
+        variants = [name for name, seconds in expected_s.items() if seconds] or [model.variant.id]
         total_s = len(variants) * sum(each_s.values())
         if not total_s:
             return None
         share = min(TASKS_PART * self._deadline.left_s / total_s, 1.0)
         for variant in variants:
             for name, seconds in each_s.items():
-                self._setup.forecast.expect(Work.TASKS, variant, seconds * share, name)
+                forecast.expect(Work.TASKS, variant, seconds * share, name)
         return share
-
-    def _expected(self) -> list[str]:
-        """The variants that are expected to be asked."""
-        known, forecast = [one.id for one in self._loader.known], self._setup.forecast
-        return [name for name in known if any(forecast.expected_s(Work.TASKS, name, task) for task in self._items)]
-
-    @property
-    def _items(self) -> Mapping[str, int]:
-        """How many each task has."""
-        return {task.name: task.items for task in self._setup.tasks}
 
     def _of_a_sample(self, task: HarnessTask, answers: TaskAnswers) -> Iterator[str]:
         if answers.facts.items < task.items:
