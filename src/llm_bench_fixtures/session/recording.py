@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ def with_times(record: Record, measured: Measured, *, is_remote: bool = False) -
         tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
         pauses=sum(done.pauses for done in timed),
         crowded_rounds=measured.crowded_rounds,
-        energy_j=() if is_remote else _known(done.energy_j for done in timed),
+        energy_j=tuple(done.energy_j for done in timed if done.energy_j is not None and not is_remote),
         probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
         waited_s=_rounded(measured.waited_s),
         reference_s=measured.reference_s,
@@ -113,10 +113,6 @@ def _workload_facts(workload: Workload) -> WorkloadFacts:
         longest_prompt=prompt,
         longest_new=new,
     )
-
-
-def _known(values: Iterable[float | None]) -> tuple[float, ...]:
-    return tuple(value for value in values if value is not None)
 
 
 def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:
