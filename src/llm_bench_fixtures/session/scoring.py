@@ -67,20 +67,13 @@ class Scoring:
     def go_on_with(self, variants: Collection[str], is_final: Callable[[VariantResult], bool]) -> None:
         """Begin with the quality that an earlier session measured of the variants in the results, as far as it is
         final; what it had begun is scored anew. variants: ids of those that have tests in this session. is_final: tells
-        of a variant that is measured.
-
-        While any of them has yet to be scored, the reference is scored again, since they are compared with what is kept
-        of it.
-        """
-        measured = {one.id: one for one in self._results.variants if one.status is Status.MEASURED}
+        of a variant that is measured."""
+        measured = [one for one in self._results.variants if one.status is Status.MEASURED]
         no_scores = self._setup.source.random_weights
-        scored = {name for name, one in measured.items() if no_scores or name not in variants or is_final(one)}
-        others = {one.id for one in self._results.variants} - measured.keys() | {self._results.reference}
-        if not no_scores and set(variants) - scored - others:
-            scored.discard(self._results.reference)
-        self._scored = scored
-        for name in measured.keys() - scored:
-            self._results.add_variant(_without_quality(measured[name]))
+        self._scored = {one.id for one in measured} if no_scores else done_before(self._results, variants, is_final)
+        for one in measured:
+            if one.id not in self._scored:
+                self._results.add_variant(_without_quality(one))
 
     def is_scored(self, variant: str) -> bool:
         return variant in self._scored
@@ -167,6 +160,20 @@ class Scoring:
         notes = tuple(dict.fromkeys((*known.notes, *quality.notes)))
         scored = replace(known, quality=quality.metrics, loss_blocks=quality.loss_blocks, notes=notes)
         self._results.add_variant(replace(scored, quality_note=missing))
+
+
+def done_before(results: RunBuilder, variants: Collection[str], is_done: Callable[[VariantResult], bool]) -> set[str]:
+    """Ids of the measured variants of which an earlier session's scores, or answers, are kept. variants: ids of those
+    that have tests in this session. is_done: tells of such a variant that is measured.
+
+    While any of them has yet to be done, the reference is done again, since they are compared with what is kept of it.
+    """
+    measured = {one.id: one for one in results.variants if one.status is Status.MEASURED}
+    done = {name for name, one in measured.items() if name not in variants or is_done(one)}
+    others = {one.id for one in results.variants} - measured.keys() | {results.reference}
+    if set(variants) - done - others:
+        done.discard(results.reference)
+    return done
 
 
 def _without_quality(variant: VariantResult) -> VariantResult:

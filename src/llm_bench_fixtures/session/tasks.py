@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINE
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Work
-from llm_bench_fixtures.session.scoring import gather
+from llm_bench_fixtures.session.scoring import done_before, gather
 from llm_bench_fixtures.statistics.spread import jackknife_error
 
 if TYPE_CHECKING:
@@ -83,12 +84,8 @@ class TaskScores:
             task for task in before.provenance.tasks if any(task_metrics([task]).keys() & one.quality for one in known)
         )
         self._before = {task.name: task for task in kept}
-        measured = [one for one in known if one.status is Status.MEASURED]
-        others = {one.id for one in known} - {one.id for one in measured} | {self._results.reference}
         for task in self._setup.tasks:
-            asked = {one.id for one in measured if one.id not in variants or self._has(task.name, one)}
-            if set(variants) - asked - others:
-                asked.discard(self._results.reference)
+            asked = done_before(self._results, variants, partial(self._has, task.name))
             self._asked |= {(task.name, name) for name in asked}
 
     def _has(self, task: str, variant: VariantResult) -> bool:
