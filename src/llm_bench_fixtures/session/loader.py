@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, NotCausal, TimeUp, named
 from llm_bench_fixtures.measure.limits import measure_places, rate_of_all
-from llm_bench_fixtures.measure.pass_memory import running_of
+from llm_bench_fixtures.measure.pass_memory import pass_memory, running_of
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_windows
@@ -176,10 +176,9 @@ class VariantLoader:
 
     def _passes(self, variant: Variant, storage: Storage) -> PassMemory | None:
         """Memory that the model's own code takes, run as the variant runs it; None where that can't be seen."""
-        backend = _backend_of(variant)
-        named = variant.attention or self._setup.settings.attention
-        attention = named if backend is not None and backend.takes_attention else ""
-        return self._setup.pass_memory(running_of(variant, storage, attention))
+        source, named = self._setup.source, variant.attention or self._setup.settings.attention
+        attention = named if find_backend(variant.backend).takes_attention else ""
+        return pass_memory(source.load_config(), running_of(variant, storage, attention), source.trust_remote_code)
 
     @property
     def _on_cpu(self) -> bool:

@@ -11,7 +11,6 @@ from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter, flop_counter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
-from llm_bench_fixtures.measure.pass_memory import Running, pass_memory
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.attention import check_known
 from llm_bench_fixtures.models.backends import BACKENDS
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.harness import HarnessTask
     from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.needs import PassMemory
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.workloads import Tokenizer
 
@@ -200,7 +198,3 @@ class Setup:
     def flops(self) -> FlopCounter:
         """Counts for the model's architecture; what has been counted for one variant serves the others."""
         return flop_counter(self.source.load_config(), self.source.trust_remote_code)
-
-    def pass_memory(self, running: Running) -> PassMemory | None:
-        """Memory that passes of the model's own code keep and take; None where that can't be seen."""
-        return pass_memory(self.source.load_config(), running, self.source.trust_remote_code)
