@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: WindowPlan | None = None) -> Provenance:
     """windows: those that the corpus was scored in, if it was."""
-    import torch
-
     limits = setup.known_limits
     rates = {dtype.value: rate for dtype, rate in limits.matmul_flops_per_s.items()} if limits else {}
     source, device = setup.source, setup.device
@@ -38,7 +36,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         random_weights=source.random_weights,
         device=device.name,
         hardware=device.hardware,
-        threads=torch.get_num_threads(),
+        threads=setup.threads,
         platform=platform.platform(),
         python=platform.python_version(),
         libraries=installed_versions((*MEASURING[:1], *known_libraries(), *spreading, *MEASURING[1:])),
