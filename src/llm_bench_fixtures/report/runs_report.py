@@ -92,7 +92,7 @@ def render_runs(runs: Runs) -> str:
         chips=chips_of(run.findings.run for run in runs.runs),
         charts=charts,
         answers=None if are_few else PageTable("What to use where", answers_table(runs)),
-        agreement=[PageTable(one.title, one.table, note=one.note) for one in runs.agreement],
-        main=PageTable("The variants by machine and model", shown, terms),
+        agreement=[PageTable(one.title, one.table, one.note) for one in runs.agreement],
+        main=PageTable("The variants by machine and model", shown, terms=terms),
         about=PageTable("Where the runs come from", about_table(runs.runs)),
     )

@@ -25,7 +25,6 @@ from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
 from llm_bench_fixtures.report.page.limits import limit_scales
 from llm_bench_fixtures.report.page.tables import (
-    ALIKE_MEANS,
     SHORT,
     PageTable,
     Term,
@@ -47,6 +46,7 @@ from llm_bench_fixtures.report.tables.scenarios import (
     scenario_sections,
 )
 from llm_bench_fixtures.report.tables.table import (
+    ALIKE,
     MACHINE,
     SUMMARY,
     VARIANT,
@@ -71,6 +71,7 @@ from llm_bench_fixtures.text import printable
 RELOAD_S = 10  # between two looks of a page whose run goes on
 COMMAND = "Command"  # the fact that stands as commands of its own
 DOUBTS = {Verdict.INCONCLUSIVE: "?", Verdict.NOT_MEASURED: "–", Verdict.NEW: "+", Verdict.VANISHED: "−"}
+ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
 OF_VARIANT = (WEIGHTS, "perplexity", "top1_agreement")  # metrics of the overview that no test has by itself
 
 
@@ -158,8 +159,8 @@ def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: Seq
     shown = without_zeros(section.table)
     if section.scenario:
         shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
-    own, name = _plots_of(section.scenario, plots), section.scenario
-    return PageTable(section.title, unranked(shown, run), terms, note=section.note, scenario=name, plots=own)
+    own = _plots_of(section.scenario, plots)
+    return PageTable(section.title, unranked(shown, run), section.note, section.scenario, terms, plots=own)
 
 
 def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
@@ -191,7 +192,7 @@ def change_tables(findings: Findings, changes: Changes, terms: Mapping[str, Term
     tests = [(one.test, one.coverage.value, one.reason) for one in changes.tests]
     moved = [row for row in changes.rows if row.verdict in MOVED]
     return {
-        "overview": PageTable("The variants in both runs", _overview(findings, changes), terms),
+        "overview": PageTable("The variants in both runs", _overview(findings, changes), terms=terms),
         "moved": _causes("What changed", [one for one in changes.moved if not one.first.is_advisory]),
         "advisory": _causes("What changed, advisory", [one for one in changes.moved if one.first.is_advisory]),
         "every_value": PageTable("Values that changed", rows_table(moved)),
@@ -200,10 +201,10 @@ def change_tables(findings: Findings, changes: Changes, terms: Mapping[str, Term
     }
 
 
-def _causes(caption: str, causes: Sequence[Cause]) -> PageTable:
+def _causes(title: str, causes: Sequence[Cause]) -> PageTable:
     """The page's filter hides no cause of several variants."""
     of = tuple(one.name if len(one.variants) == 1 else "" for one in causes)
-    return PageTable(caption, causes_table(causes), of=of)
+    return PageTable(title, causes_table(causes), of=of)
 
 
 def _overview(findings: Findings, changes: Changes) -> Table:

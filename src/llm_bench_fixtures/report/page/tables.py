@@ -14,7 +14,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, of_tasks, variants_table, what_ran
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
-from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
+from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone, flip_cells
 from llm_bench_fixtures.report.tables.variants import MEETS
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
@@ -34,7 +34,6 @@ WORDS = {
     "longest context": "tokens of one prompt, its new ones among them, that fit in the memory and the model's context",
 }
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
-ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
 # The columns in which near-lossless variants share one place when the table is sorted.
 UNRANKED = frozenset({
     *("loss", PERPLEXITY, "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),
@@ -64,21 +63,15 @@ class Term:
 
 
 @dataclass(frozen=True)
-class PageTable:
-    """A table with what the page adds to it."""
+class PageTable(Section):
+    """A part of the report with what the page adds to it."""
 
-    caption: str
-    table: Table
     terms: Mapping[str, Term] = field(default_factory=dict)
     """Meaning of each column, by its name."""
     narrow: Collection[str] = ()
     """Names of the columns that stay on a narrow window; all without any."""
     of: tuple[str, ...] = ()
     """The variant of each row, which the page's filter goes by, where the column of variants doesn't name it."""
-    note: str = ""
-    """A sentence above it."""
-    scenario: str = ""
-    """Scenario of the benchmarks, which the page's filter goes by; empty for none."""
     plots: tuple[Plot, ...] = ()
     """Pictures for browsers that run no scripts."""
 
@@ -178,7 +171,7 @@ def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
         cells = zip(table.names, row, strict=True)
         rows.append(tuple(replace(cell, note=notes.get(name, cell.note)) for name, cell in cells))
     shown = without(unranked(replace(table, rows=tuple(rows)), findings.run), WHAT_RAN)
-    return PageTable("The variants that ran", shown, terms, NARROW)
+    return PageTable("The variants that ran", shown, terms=terms, narrow=NARROW)
 
 
 def _each_way(variant: VariantResult) -> str:

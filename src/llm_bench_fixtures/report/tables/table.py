@@ -180,7 +180,7 @@ class Section:
     note: str = ""
     """A sentence above the table."""
     scenario: str = ""
-    """The plots of this scenario stand below the table."""
+    """Scenario of its rows, by which the page filters, and whose plots stand below the table; empty for none."""
 
 
 @dataclass(frozen=True)
