@@ -22,7 +22,7 @@ from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed
+from llm_bench_fixtures.report.words.workload import headline_sentence
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 
@@ -62,9 +62,8 @@ def _lines(findings: Findings) -> Iterator[str]:
 
 def _summary(findings: Findings) -> Iterator[str]:
     """One row a variant, on the headline's workload."""
-    told = describe_headline(findings)
-    table, where = short_table(findings), f"{told}." if told else nothing_timed(findings.run)
-    yield from (escape(f"{where[:1].upper()}{where[1:]}"), "")
+    table = short_table(findings)
+    yield from (escape(headline_sentence(findings)), "")
     if table.rows:
         yield from (*markdown_table(table), "")
     if means := "; ".join(legend(table)):

@@ -10,7 +10,7 @@ from llm_bench_fixtures.report.renderers.columns import Paint, columns, fitting,
 from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.tables.by_variant import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
-from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed
+from llm_bench_fixtures.report.words.workload import headline_sentence
 from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
 
@@ -67,11 +67,7 @@ def _list(sentences: Iterable[str], width: int) -> Iterator[str]:
 
 def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
     """The variants that loaded; below them what has no room in the table, and why the others didn't run."""
-    where = describe_headline(findings)
-    if not where:
-        yield nothing_timed(findings.run)
-    else:
-        yield from _paragraphs([f"{where[:1].upper()}{where[1:]}:"], width)
+    yield from _paragraphs([headline_sentence(findings, ":")], width)
     variants = findings.run.variants
     table = variants_table(findings, findings.run.loaded)
     shown = fitting(table, width)

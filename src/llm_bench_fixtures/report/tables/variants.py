@@ -29,7 +29,7 @@ from llm_bench_fixtures.report.tables.table import (
 )
 from llm_bench_fixtures.report.tables.tasks import task_sections
 from llm_bench_fixtures.report.words.quality import need_sentence
-from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
+from llm_bench_fixtures.report.words.workload import describe_workload, headline_sentence
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
@@ -42,9 +42,8 @@ SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")
 
 def summary_section(findings: Findings) -> Section:
     """One row a variant: speed on the common workload, memory and quality; those that didn't run with their reason."""
-    where = describe_headline(findings)
-    note = f"{where[:1].upper()}{where[1:]}." if where else nothing_timed(findings.run)
-    return Section("All variants", variants_table(findings, findings.run.variants), note, SUMMARY)
+    table = variants_table(findings, findings.run.variants)
+    return Section("All variants", table, headline_sentence(findings), SUMMARY)
 
 
 def variant_sections(findings: Findings) -> Iterator[Section]:

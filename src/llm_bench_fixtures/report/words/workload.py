@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import Headline
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import Cell
@@ -14,12 +15,6 @@ from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
 from llm_bench_fixtures.statistics.spread import interval
 
 OWN_METRICS = frozenset(metric.name for metric in METRICS)
-
-
-def nothing_timed(run: Run) -> str:
-    """A sentence on a run without times to show; those of a benchmark whose test failed count for nothing."""
-    has_failed = any(record.status is Status.ERROR for record in run.records)
-    return "No benchmark was timed whose test passed." if has_failed else "Nothing was timed."
 
 
 def describe_workload(record: Record) -> str:
@@ -43,6 +38,16 @@ def describe_headline(headline: Headline) -> str:
     lengths = pooled_lengths(headline)
     over = f"; speed-ups are means over prompts of {listed(lengths, 'and')} tokens" if lengths else ""
     return f"{describe_workload(some)}{over}"
+
+
+def headline_sentence(seen: Evidence, end: str = ".") -> str:
+    """The workload whose figures are shown, or that there is none; times of a benchmark whose test failed count for
+    nothing."""
+    where = describe_headline(seen)
+    if where:
+        return f"{where[:1].upper()}{where[1:]}{end}"
+    has_failed = any(record.status is Status.ERROR for record in seen.run.records)
+    return "No benchmark was timed whose test passed." if has_failed else "Nothing was timed."
 
 
 def headline_prompts(headline: Headline) -> str:
