@@ -14,7 +14,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table
 from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
+from llm_bench_fixtures.report.renderers.markdown import bullets, comment, escape, folded, markdown_table
 from llm_bench_fixtures.report.tables.by_variant import short_table
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
@@ -32,7 +32,7 @@ MOST_CHANGES, MOST_NOTES = 12, 4  # lines that a comment has room for
 def render_markdown(findings: Findings) -> str:
     """The whole file, the most needed first, and cut where it is too long for a comment. Every text from outside is
     escaped: it can't become markup."""
-    return cut("\n".join(_lines(findings)) + "\n", LIMIT_BYTES)
+    return comment(_lines(findings))
 
 
 def _lines(findings: Findings) -> Iterator[str]:

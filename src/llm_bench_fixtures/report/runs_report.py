@@ -13,7 +13,7 @@ from llm_bench_fixtures.report.files import Attempts
 from llm_bench_fixtures.report.page.tables import PageTable, chips_of, glossary
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
-from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
+from llm_bench_fixtures.report.renderers.markdown import bullets, comment, escape, folded, markdown_table
 from llm_bench_fixtures.report.runs import MOST_SHOWN, RUN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, begun
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
@@ -51,7 +51,7 @@ def _data(runs: Runs) -> pd.DataFrame:
 def render_runs_markdown(runs: Runs) -> str:
     """The whole file, the most needed first, and cut where it is too long for a comment. Every text from outside is
     escaped: it can't become markup."""
-    return cut("\n".join(_lines(runs)) + "\n", LIMIT_BYTES)
+    return comment(_lines(runs))
 
 
 def _lines(runs: Runs) -> Iterator[str]:

@@ -82,11 +82,13 @@ def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from (f"<details><summary>{escape_html(title)}</summary>", "", *content, "", "</details>", "")
 
 
-def cut(text: str, limit: int) -> str:
-    """The first whole lines of a text of `limit` bytes or more, with a line that says so; what is folded is closed."""
-    if len(text.encode()) < limit:
+def comment(lines: Iterable[str]) -> str:
+    """The lines as a file that is fit for a comment: of LIMIT_BYTES or more the first ones, with a line that says so,
+    and what is folded closed."""
+    text = "\n".join(lines) + "\n"
+    if len(text.encode()) < LIMIT_BYTES:
         return text
-    kept, left = [], limit - len(CUT.encode()) - len(CLOSED.encode()) - 2
+    kept, left = [], LIMIT_BYTES - len(CUT.encode()) - len(CLOSED.encode()) - 2
     for line in text.splitlines():
         left -= len(line.encode()) + 1
         if left < 0:
