@@ -7,7 +7,6 @@ from page_runs import chart_findings, chart_run
 from shown_table import header, rows
 
 from llm_bench_fixtures.report.page.tables import (
-    SHORT,
     WORDS,
     PageTable,
     glossary,
@@ -17,6 +16,7 @@ from llm_bench_fixtures.report.page.tables import (
     without_zeros,
 )
 from llm_bench_fixtures.report.renderers.figures import figure, spread
+from llm_bench_fixtures.report.tables.by_variant import SHORT
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import MISSING, Notation
 from llm_bench_fixtures.results.metrics import METRICS, registry

@@ -25,7 +25,6 @@ from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
 from llm_bench_fixtures.report.page.limits import limit_scales
 from llm_bench_fixtures.report.page.tables import (
-    SHORT,
     PageTable,
     Term,
     chips_of,
@@ -37,6 +36,7 @@ from llm_bench_fixtures.report.page.tables import (
     without_zeros,
 )
 from llm_bench_fixtures.report.renderers.html import render_page
+from llm_bench_fixtures.report.tables.by_variant import SHORT
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.load import load_sections
 from llm_bench_fixtures.report.tables.scenarios import (

@@ -12,7 +12,7 @@ from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
-from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, of_tasks, variants_table, what_ran
+from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, SHORT, of_tasks, variants_table, what_ran
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone, flip_cells
 from llm_bench_fixtures.report.tables.variants import MEETS
@@ -39,9 +39,7 @@ UNRANKED = frozenset({
     *("loss", PERPLEXITY, "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),
     *("KLD", "KLD p50", "KLD p99", "KLD p99.9", "KLD max", "top-1", "mean Δp", "RMS Δp"),
 })  # fmt: skip
-# Columns of the summary that an answer needs; the whole table is folded below.
-SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
-NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # what stays of it on a phone
+NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # the columns of the summary that stay on a phone
 STRONGEST, FAINTEST = 52, 12  # percent of the colour in a cell
 FULL = math.log(3)  # speed-ups of 3, and of a third, have the strongest colour
 KINDS = {Tone.BETTER: "faster", Tone.WORSE: "slower"}
@@ -163,7 +161,8 @@ def _shared_rank(column: Column, cells: Mapping[str, Cell], reference: str) -> f
 
 
 def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
-    """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id."""
+    """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id. The whole
+    table is folded further below."""
     table = variants_table(findings, findings.run.loaded, (*SHORT, *of_tasks(findings)))
     rows = []
     for variant, row in zip(findings.run.loaded, table.rows, strict=True):

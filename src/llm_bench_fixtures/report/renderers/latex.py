@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
-from llm_bench_fixtures.report.tables.by_variant import FLIPS, figure_columns, throughput, variants_table, what_ran
+from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
 from llm_bench_fixtures.report.words.workload import describe_headline
 from llm_bench_fixtures.results.formatting import count
@@ -60,11 +60,9 @@ def render_latex(findings: Findings) -> str:
 def _narrow(findings: Findings) -> Table:
     """The variants that ran, in as few columns as an answer needs; what ran stands beneath. Of flips it has the count
     alone: their intervals, which overlap, would take the width of two columns."""
-    filled = {one.column.name for one in figure_columns(findings) if one.has_values}
-    agreement = FLIPS if FLIPS in filled else "top-1"
-    names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", agreement)
-    table = variants_table(findings, findings.run.loaded, names)
-    narrow = table.with_columns(place for place, name in enumerate(table.names) if name != WHAT_RAN)
+    table = variants_table(findings, findings.run.loaded, short_names(findings))
+    left_out = (WHAT_RAN, "top-1") if FLIPS in table.names else (WHAT_RAN,)
+    narrow = table.with_columns(place for place, name in enumerate(table.names) if name not in left_out)
     rows = (tuple(replace(cell, low=None, high=None) if cell.of else cell for cell in row) for row in narrow.rows)
     return replace(narrow, rows=tuple(rows))
 

@@ -45,6 +45,8 @@ BATCHED_MEANS = "batched: tokens/s at the largest batch, and its size"
 # A narrow table leaves these out, the least needed first; other columns even sooner, and the essential ones never.
 DROPPED = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", WHAT_RAN, "weights", BATCHED, "peak", "tokens/s")
 ESSENTIAL = (VARIANT, "latency", "speed-up", "perplexity")
+# The columns that an answer needs.
+SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", "perplexity", "top-1", FLIPS)
 
 
 def what_ran(findings: Findings, variant: VariantResult) -> str:
@@ -117,8 +119,7 @@ def short_table(findings: Findings) -> Table:
     """Table of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
     metrics."""
     own = [*of_tasks(findings), *(metric.column for metric in findings.added)]
-    names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", "top-1", FLIPS, *own)
-    return variants_table(findings, findings.run.variants, names)
+    return variants_table(findings, findings.run.variants, [*short_names(findings), *own])
 
 
 def of_tasks(findings: Findings) -> list[str]:
@@ -126,9 +127,10 @@ def of_tasks(findings: Findings) -> list[str]:
     return [one.column.name for one in task_figures(findings)]
 
 
-def throughput(findings: Findings) -> str:
-    """The column that stands for it in a table that has room for one."""
-    return BATCHED if len(findings.largest_batch) > 1 else "tokens/s"
+def short_names(findings: Findings) -> list[str]:
+    """The columns that an answer needs, with the throughput of one prompt where no batches can be compared."""
+    throughput = BATCHED if len(findings.largest_batch) > 1 else "tokens/s"
+    return [throughput if name == BATCHED else name for name in SHORT]
 
 
 def figure_columns(findings: Findings) -> Iterator[Figures]:
