@@ -12,7 +12,7 @@ from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.picks import MUCH, Found
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
-from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
+from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import record_speedup, rounds_together, waiting_share
 from llm_bench_fixtures.statistics.pooling import mean_over_runs
 from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_from
@@ -30,10 +30,6 @@ class Effect:
     over: Record
     found: Found
     """How many times as fast `of` is as `over`."""
-
-    @property
-    def workloads(self) -> tuple[WorkloadFacts, WorkloadFacts]:
-        return self.of.facts, self.over.facts
 
 
 def is_unclear(effects: Sequence[Effect]) -> bool:

@@ -52,7 +52,7 @@ def _batch(seen: Evidence) -> Iterator[str]:
     if not found or effects.is_unclear(found):
         return
     best = max(found, key=lambda one: (one.found.is_faster, one.found.ratio))
-    size, one = (facts.batch_size for facts in best.workloads)
+    size, one = best.of.facts.batch_size, best.over.facts.batch_size
     gives = f"On {best.of.variant}, batch {size} gives {times_words(best.found.ratio)} the throughput of batch {one}"
     if best.found.is_faster:
         own, alone = (_value(seen.run, record, "per_sample_latency_s") for record in (best.of, best.over))
@@ -97,7 +97,7 @@ def _prompt_length(seen: Evidence) -> Iterator[str]:
     """Cost of the longest prompt against the shortest."""
     best = _largest(effects.of_length(seen))
     if best is not None:
-        short, long = (facts.prompt_tokens for facts in best.workloads)
+        short, long = best.of.facts.prompt_tokens, best.over.facts.prompt_tokens
         yield f"On {best.of.variant}, {long} prompt tokens take {times_words(best.found.ratio)} as long as {short}."
 
 
