@@ -42,8 +42,9 @@ from llm_bench_fixtures.results.record import Record, Run, VariantResult
 BATCHED = "batched"
 FLIPS = "flips"
 BATCHED_MEANS = "batched: tokens/s at the largest batch, and its size"
-# A narrow table leaves these out, the least needed first; other columns even sooner, and the essential ones never.
-DROPPED = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", WHAT_RAN, "weights", BATCHED, "peak", "tokens/s")
+# A narrow table leaves these out, the last first; other columns even sooner, and the essential ones never.
+NEEDED = ("tokens/s", "peak", BATCHED, "weights", WHAT_RAN, "TPOT", "TTFT", "top-1", "KLD", FLIPS)
+DROPPABLE = {name: place for place, name in enumerate(NEEDED, 1)}
 ESSENTIAL = (VARIANT, "latency", "speed-up", "perplexity")
 # The columns that an answer needs.
 SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", "perplexity", "top-1", FLIPS)
@@ -88,7 +89,7 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     table = table_by_variant(variants, [Figures(Column(WHAT_RAN), what), *shown])
     kept = (*ESSENTIAL, *of_tasks(findings))
     columns = tuple(
-        column if column.name in kept else replace(column, droppable=_droppable(column.name))
+        column if column.name in kept else replace(column, droppable=DROPPABLE.get(column.name, len(NEEDED) + 1))
         for column in table.columns
     )
     notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
@@ -109,10 +110,6 @@ def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> 
         return odd_ratios(rows)
     shown = describe_prompts(next(iter(findings.common.values())))
     return odd_ratios(rows, f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {shown}")
-
-
-def _droppable(name: str) -> int:
-    return len(DROPPED) - DROPPED.index(name) if name in DROPPED else len(DROPPED) + 1
 
 
 def short_table(findings: Findings) -> Table:
