@@ -127,7 +127,7 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
     met = () if need.is_of_quality else meeting.meets
     lists = {
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
-        f"Meet {need.title}, {need.want} first": tuple(_cost(name, seen) for name in met),
+        f"Meet {need.title}, {need.want} first": tuple(Remark(name, ", ".join(_figures(name, seen))) for name in met),
         f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
     notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
@@ -438,12 +438,8 @@ def _limit_notes(standings: Standings) -> Iterator[str]:
     yield from quality.not_applied_sentences(standings)
 
 
-def _cost(name: str, seen: Evidence) -> Remark:
-    """Cost of meeting the need: latency, throughput, memory and quality of a variant, as far as they are known."""
-    return Remark(name, ", ".join(_figures(name, seen)))
-
-
 def _figures(name: str, seen: Evidence) -> Iterator[str]:
+    """Cost of meeting the need: latency, throughput, memory and quality of a variant, as far as they are known."""
     record, batched, peaks = seen.common.get(name), seen.largest_batch.get(name), peaks_of(seen, memory_metric(seen))
     if record is not None:
         yield f"{format_seconds(record.median_s)} on {describe_prompts(record)}"
