@@ -21,7 +21,7 @@ from page_runs import FLOPS_PER_S, PEAKS, READ_BYTES_PER_S, chart_findings, char
 from run_factory import full_run, make_block_record, make_record, make_run, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.report.charts.draw import DASHES, MARKERS, draw, drawable, plot_style
+from llm_bench_fixtures.report.charts.draw import DASHES, MARKERS, STYLE, draw, drawable
 from llm_bench_fixtures.report.charts.pictures import pictures, write_plots
 from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.spec import Plot
@@ -41,7 +41,7 @@ HOSTILE = "漢字 😀 \x1b[2J\n\u202e$x^2$ _a_ </svg><script>"
 @pytest.fixture(autouse=True)
 def style() -> Iterator[None]:
     """That of write_plots. A warning, such as one of a missing glyph, is an error."""
-    with matplotlib.rc_context(plot_style()), warnings.catch_warnings():
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 

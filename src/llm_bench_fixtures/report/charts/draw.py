@@ -41,6 +41,27 @@ DASHES: dict[str, Any] = {
     "longdash": (0, (9, 3)),
     "longdashdot": (0, (9, 2, 1, 2)),
 }
+# Settings of matplotlib for all of our pictures.
+STYLE: Any = {  # matplotlib types the keys one by one
+    "figure.dpi": 110,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": FONT,
+    "font.size": FONT_SIZE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": spec.SOFT,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": FONT_SIZE * 1.1,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": FONT_SIZE,
+    "grid.color": "#e5e8ec",
+    "svg.fonttype": "none",  # text stays text: it can be searched and edited, and takes a tenth of the bytes
+    "svg.hashsalt": "llm-bench",  # so that the same run gives the same file
+    "text.parse_math": False,  # a name with dollars in it is no formula
+}
 
 
 @contextmanager
@@ -51,32 +72,8 @@ def drawing() -> Iterator[None]:
     """
     with setting("MPLBACKEND", "agg"):
         import matplotlib
-    with matplotlib.rc_context(plot_style()):
+    with matplotlib.rc_context(STYLE):
         yield
-
-
-def plot_style() -> Any:  # matplotlib types the keys one by one
-    """Settings of matplotlib for all of our pictures."""
-    return {
-        "figure.dpi": 110,
-        "figure.facecolor": "white",
-        "savefig.facecolor": "white",
-        "font.family": FONT,
-        "font.size": FONT_SIZE,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": spec.SOFT,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.titlesize": FONT_SIZE * 1.1,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "axes.titlepad": FONT_SIZE,
-        "grid.color": "#e5e8ec",
-        "svg.fonttype": "none",  # text stays text: it can be searched and edited, and takes a tenth of the bytes
-        "svg.hashsalt": "llm-bench",  # so that the same run gives the same file
-        "text.parse_math": False,  # a name with dollars in it is no formula
-    }
 
 
 def draw(picture: spec.Picture) -> Figure:
