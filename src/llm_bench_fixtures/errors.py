@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 
-from llm_bench_fixtures.text import harmless_text, without_middle
+from llm_bench_fixtures.text import harmless_text, some_of, without_middle
 
 LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
@@ -167,8 +167,7 @@ class IncompleteWeights(LlmBenchError):
     """The model's files lack some of its weights."""
 
     def __init__(self, missing: Sequence[str]) -> None:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        super().__init__(f"the model's files lack {', '.join(missing[:3])}{more}: download or save it again")
+        super().__init__(f"the model's files lack {some_of(missing)}: download or save it again")
 
 
 class AnotherModel(LlmBenchError):

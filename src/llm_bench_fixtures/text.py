@@ -131,6 +131,12 @@ def first_few(lines: Sequence[str], most: int = 3) -> list[str]:
     return [*lines[:most], *([f"... and {len(lines) - most} more"] if len(lines) > most else [])]
 
 
+def some_of(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many others there are: "a, b, c and 5 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 def in_encoding(text: str, encoding: str | None) -> str:
     """The text as a stream of that encoding can show it. None: of a stream that takes any text."""
     if encoding is None or text.isascii():

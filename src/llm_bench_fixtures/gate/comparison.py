@@ -19,6 +19,7 @@ from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
 from llm_bench_fixtures.results.metrics.tasks import task_metrics, with_tasks
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+from llm_bench_fixtures.text import some_of
 
 SPEEDUP = "speedup"
 MOST_NAMED = 20  # metrics, in a note
@@ -227,9 +228,8 @@ class _Comparer:
         unknown = {name for run in (self._base, self._head) for one in run.measured() for name in one.metrics}
         unknown -= self._metrics.keys()
         if unknown:
-            more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
-            names = ", ".join(sorted(unknown)[:MOST_NAMED])
-            yield f"Not judged, because only the project knows what they are: {names}{more}"
+            names = some_of(sorted(unknown), MOST_NAMED)
+            yield f"Not judged, because only the project knows what they are: {names}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_change, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction, Kind, Metric, Unit
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.text import encodable
+from llm_bench_fixtures.text import encodable, some_of
 
 COMMIT_DIGITS = 8
 DIRTY = "*"
@@ -150,8 +150,7 @@ def trend_lines(groups: Sequence[Group]) -> Iterator[str]:
 def header_of(groups: Sequence[Group]) -> str:
     runs = sorted((run for group in groups for run in group.runs), key=lambda run: run.started)
     branches = list(dict.fromkeys(run.provenance.branch or "no branch" for run in runs))
-    named = ", ".join(branches[:3]) + (f" and {len(branches) - 3} more" if len(branches) > 3 else "")
-    return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
+    return f"{count(len(runs), 'run')} on {some_of(branches)}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
 
 
 def sentences_of(groups: Sequence[Group]) -> list[str]:

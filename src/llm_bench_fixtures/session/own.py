@@ -27,6 +27,7 @@ from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.text import some_of
 from llm_bench_fixtures.workloads import CacheKind, Corpus, Workload, text_ids
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class OwnRun:
     def left_out(self) -> str:
         """How many of the prompts that were read, or of the shapes, are left out, and why; empty where none are known
         to be."""
-        parts = [f"{len(which)} {reason} ({_listed(which)})" for reason, which in self._left_out.items()]
+        parts = [f"{len(which)} {reason} ({some_of(which, SHOWN)})" for reason, which in self._left_out.items()]
         of = count(len(self._sampled), "prompt") if self._given else count(len(self._settings.shape), "shape")
         return f"left out of {of}: {'; '.join(parts)}" if parts else ""
 
@@ -278,7 +279,7 @@ class OwnRun:
         found = [text_ids(prompts.tokenizer, text, is_rendered=self._is_rendered) for text in texts]
         rows = [OwnRow(ids, one.row.new_tokens) for one, ids in zip(timed, found, strict=True)]
         if too_long := [one.given.where for one, row in zip(timed, rows, strict=True) if _width([row]) > self._context]:
-            raise WorkloadUnsupported(f"in the variant's own tokens {self._too_long}: {_listed(too_long)}")
+            raise WorkloadUnsupported(f"in the variant's own tokens {self._too_long}: {some_of(too_long, SHOWN)}")
         return rows
 
     def _of_shapes(self, size: int, prompts: Prompts) -> Iterator[OwnRow]:
@@ -341,10 +342,3 @@ def _fill(batch: list[OwnRow], rows: Iterable[OwnRow], size: int, context: int) 
 
 def _width(batch: Sequence[OwnRow]) -> int:
     return max(len(row.prompt) for row in batch) + max(row.new_tokens for row in batch)
-
-
-def _listed(places: Sequence[str]) -> str:
-    """Some of them, and how many others there are."""
-    if len(places) <= SHOWN:
-        return ", ".join(places)
-    return f"{', '.join(places[:SHOWN])} and {len(places) - SHOWN} more"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.models.architecture import PACKED
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.weights import linear_layers, weights_outside
+from llm_bench_fixtures.text import some_of
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,6 @@ CLIPPED = frozenset({"correction_coefs", "prediction_coefs"})
 # bitsandbytes' int8 on a CPU takes no more than three.
 EXPANDING, EXPANDED_BY = "kv_b_proj", "expand_kv"
 PACKED_ROWS, SCALED_COLUMNS = PACKED
-NAMED = 3  # layers, of those that the report tells of
 
 
 class Reason(StrEnum):
@@ -61,7 +61,7 @@ class LeftOut:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the report."""
-        return tuple(f"not quantized: {reason} ({_listed(names)})" for reason, names in self.others.items() if names)
+        return tuple(f"not quantized: {reason} ({some_of(names)})" for reason, names in self.others.items() if names)
 
 
 def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> LeftOut:
@@ -141,8 +141,3 @@ def scales_of(module: torch.nn.Module) -> Callable[[torch.Tensor], list[torch.Te
         return tensors
 
     return scales_beside
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"

@@ -25,7 +25,7 @@ from llm_bench_fixtures.report.renderers.columns import columns, wrapped_lines
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction
-from llm_bench_fixtures.text import printable, printable_lines
+from llm_bench_fixtures.text import printable, printable_lines, some_of
 
 MOVED = (*WORSE, *BETTER)
 MOST_INCONCLUSIVE = 5  # causes, those that may be the worst
@@ -169,12 +169,9 @@ def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
         return row.absence, row.side, row.reason
 
     for (absence, side, reason), group in groupby(sorted(rows, key=why), key=why):
-        names = [row.test for row in group]
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        names = some_of([row.test for row in group], MOST_NAMES)
         where = f" ({side})" if side else ""
-        yield printable(
-            f"Not compared, {absence}{where}: {', '.join(names[:MOST_NAMES])}{more}{f': {reason}' if reason else ''}"
-        )
+        yield printable(f"Not compared, {absence}{where}: {names}{f': {reason}' if reason else ''}")
 
 
 def why_it_ended(result: PairedResult) -> Iterator[str]:
