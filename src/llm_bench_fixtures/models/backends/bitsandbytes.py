@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.architecture import without_weights
-from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, processor_flags, resolve_precision
 from llm_bench_fixtures.models.needs import Storage
-from llm_bench_fixtures.models.spread import refuse_unfetched, refused_in_words, spread_choice
+from llm_bench_fixtures.models.spread import refuse_unfetched
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap
@@ -25,7 +24,6 @@ from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.source import ModelSource
 
 
 INT8 = "int8"
@@ -55,25 +53,14 @@ def load(request: LoadRequest) -> TransformersModel:
     usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
     # The dtype of all that isn't quantized, and of the products as far as bitsandbytes has a choice.
     precision = resolve_precision(request.settings.of(COMPUTE_DTYPE) or usual, request.device)
-    check_dtype(request, precision.actual)
     is_int8 = request.variant.quantization == INT8
     repacks = not is_int8 and bnb_layers.repacks_on(request.device)
     of_products = replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16") if repacks else precision
     compute = None if is_int8 else of_products
-    spread = spread_choice(request)
-    if not spread:
-        torch_backend.check_memory(request, bytes_per_weight=1)
     is_int8_on_cpu = is_int8 and request.device.kind == "cpu"
     shape = without_weights(request.source.load_config(), request.source.trust_remote_code)
     left_out = bnb_layers.left_out_of(shape, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
-    with refused_in_words(request):
-        module = _load_quantized(
-            request.source,
-            dtype=precision.torch_dtype,
-            quantization_config=_quantization_config(request, precision, left_out.names),
-            **(spread or {"device_map": {"": request.device.name}}),
-            **attention_choice(request),
-        )
+    module = _load_quantized(request, precision, left_out.names)
     share = share_of(bnb_layers.quantized_layers(module), module)
     if not share:
         raise BackendUnavailable(f"bitsandbytes finds no layer to quantize in {request.source.name}")
@@ -93,12 +80,13 @@ def load(request: LoadRequest) -> TransformersModel:
     return refuse_unfetched(model)
 
 
-def _load_quantized(source: ModelSource, **how: Any) -> Any:
-    """As `ModelSource.load_model`. Where files lack weights, transformers fails at the numbers that it would make."""
+def _load_quantized(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
+    """The quantized module. Where files lack weights, transformers fails at the numbers that it would make."""
+    config, device_map = _quantization_config(request, precision, left_out), {"": request.device.name}
     try:
-        return source.load_model(**how)
+        return torch_backend.load_module(request, precision, 1, quantization_config=config, device_map=device_map)
     except AttributeError:
-        source.load_model(dtype="auto")  # raises IncompleteWeights where that is why
+        request.source.load_model(dtype="auto")  # raises IncompleteWeights where that is why
         raise
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models import weights
-from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
@@ -76,12 +75,8 @@ def _stored(request: LoadRequest) -> StoredQuantization:
 
 def load(request: LoadRequest) -> TransformersModel:
     stored, precision = _stored(request), _precision(request)
-    check_dtype(request, precision.actual)
-    torch_backend.check_memory(request, bytes_per_weight=1)
     with _unavailable_where_it_fails(stored):
-        module = request.source.load_model(
-            dtype=precision.torch_dtype, device_map={"": request.device.name}, **attention_choice(request)
-        )
+        module = torch_backend.load_module(request, precision, 1, device_map={"": request.device.name})
         _use_once(module, stored, request.device)
     layers = _quantized_layers(module)
     compute = _compute(stored, layers, precision, request.device)

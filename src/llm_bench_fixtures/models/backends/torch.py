@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.architecture import check_architecture
@@ -63,19 +63,32 @@ def prepare(request: LoadRequest) -> None:
 def load_source_model(request: LoadRequest) -> TransformersModel:
     """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
     precision = resolve_precision(request.variant.precision, request.device)
-    check_dtype(request, precision.actual)
-    choice, spread = attention_choice(request), spread_choice(request)
-    if not spread:
-        check_memory(request, precision.torch_dtype.itemsize)
-    with refused_in_words(request):
-        module = request.source.load_model(dtype=precision.torch_dtype, **choice, **spread)
-    if not spread:
+    module = load_module(request, precision, precision.torch_dtype.itemsize)
+    if request.settings.device_map is None:
         module = module.to(request.device.name)
     fault_in(weight_tensors(module))
     model = torch_model(request, module, precision.actual, label=precision.label, compute=precision.actual)
     if request.variant.autocast is not None:
         model = with_autocast(model, request.variant.autocast)
     return refuse_unfetched(model)
+
+
+def load_module(
+    request: LoadRequest, precision: ResolvedPrecision, bytes_per_weight: int, **how: Any
+) -> PreTrainedModel:
+    """The module of --llm-model with the attention that was asked for, over several devices where --llm-device-map is
+    given.
+
+    precision: of what isn't quantized. bytes_per_weight: once it is loaded. how: further keywords of transformers'
+    loading; those of the map take their place. Raises OutOfMemory, and BackendUnavailable for an attention or a map
+    that doesn't go with it.
+    """
+    check_dtype(request, precision.actual)
+    spread = spread_choice(request)
+    if not spread:
+        check_memory(request, bytes_per_weight)
+    with refused_in_words(request):
+        return request.source.load_model(dtype=precision.torch_dtype, **(how | spread), **attention_choice(request))
 
 
 def load_float32(request: LoadRequest) -> PreTrainedModel:

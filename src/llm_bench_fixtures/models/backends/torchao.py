@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
@@ -54,9 +53,7 @@ def load(request: LoadRequest) -> TransformersModel:
     """Raises BackendUnavailable where there is nothing to quantize; the model does where it can't run."""
     usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
     precision = resolve_precision(usual, request.device)  # for what isn't quantized, and for products with it
-    check_dtype(request, precision.actual)
-    torch_backend.check_memory(request, precision.torch_dtype.itemsize)
-    module = request.source.load_model(dtype=precision.torch_dtype, **attention_choice(request)).to(request.device.name)
+    module = torch_backend.load_module(request, precision, precision.torch_dtype.itemsize).to(request.device.name)
     left_out = left_out_of(module, repacks=False)
     notes = (*make_linear(module), *left_out.notes)
     layers = _quantize(module, request.variant, {*left_out.head, *(left_out.names or ())})
