@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 UNKNOWN = "Unrecognized configuration class"  # what transformers says of a config that none of its models is made of
-PACKED = 32, 64  # rows that bitsandbytes' kernel for AVX512-BF16 packs together, and columns that share a scale
+PACKED_ROWS, SCALED_COLUMNS = 32, 64  # rows that bitsandbytes' kernel for AVX512-BF16 packs, columns that share a scale
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Footprint:
     """Number of weights in linear layers, which engines quantize; without the output layer's."""
 
     odd_matrices: int = 0
-    """Number of linear layers' weights whose matrix has rows or columns that are no multiples of `PACKED`."""
+    """Number of linear layers' weights whose matrix doesn't have a multiple of PACKED_ROWS rows and of
+    SCALED_COLUMNS columns."""
 
     experts: int = 0
     """Number of weights in stacked matrices, as some mixtures of experts have."""
@@ -144,12 +145,11 @@ def _counted(module: nn.Module, output: nn.Module | None) -> Footprint:
     of_output = 0 if made is None or made is embedding else made.numel()
     others = [one for one in module.modules() if not isinstance(one, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
     matrices = [(rows, columns) for _, layer, rows, columns in linear_layers(module) if layer is not output]
-    packed_rows, packed_columns = PACKED
     return Footprint(
         sum({id(part): part.numel() for part in parts}.values()),
         matrices=sum(rows * columns for rows, columns in matrices),
         odd_matrices=sum(
-            rows * columns for rows, columns in matrices if rows % packed_rows or columns % packed_columns
+            rows * columns for rows, columns in matrices if rows % PACKED_ROWS or columns % SCALED_COLUMNS
         ),
         experts=sum(part.numel() for one in others for part in one.parameters(recurse=False) if part.ndim > MATRIX),
         tables=of_output + (0 if embedding is None else embedding.numel()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.architecture import PACKED
+from llm_bench_fixtures.models.architecture import PACKED_ROWS, SCALED_COLUMNS
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.weights import linear_layers, weights_outside
 from llm_bench_fixtures.text import some_of
@@ -26,7 +26,6 @@ CLIPPED = frozenset({"correction_coefs", "prediction_coefs"})
 # DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
 # bitsandbytes' int8 on a CPU takes no more than three.
 EXPANDING, EXPANDED_BY = "kv_b_proj", "expand_kv"
-PACKED_ROWS, SCALED_COLUMNS = PACKED
 
 
 class Reason(StrEnum):
