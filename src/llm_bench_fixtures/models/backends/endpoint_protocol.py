@@ -337,16 +337,14 @@ class Asker:
             return form
         return by_ids if answer.prompt_tokens == len(ids) else form
 
-    async def find_scoring(
-        self, form: Form, ids: TokenIds, chosen: tuple[int, float] | None
-    ) -> tuple[Scoring | None, str]:
+    async def find_scoring(self, form: Form, ids: TokenIds) -> tuple[Scoring | None, str]:
         """How it gives the likelihoods of a prompt's tokens, or why they can't be had.
 
-        chosen: the token that it generates after the ids, with its log-likelihood, which is the known answer: in a
-        prompt the token must have the same.
+        The token that it generates after the ids has a known log-likelihood: in a prompt it must have the same.
         """
         if not form.takes_ids:
             return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
+        chosen = await self.generated(ids)
         if chosen is None:
             why = "the server doesn't report a generated token with its likelihood, so a prompt's can't be checked"
             return None, why
@@ -460,8 +458,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         form = await asker.with_ids(form, ids)
     prompt: str | TokenIds = ids if form.takes_ids else texts[0]
     again = [await asker.converse(form, prompt, NEW_TOKENS) for _ in range(2)][-1]
-    chosen = await asker.generated(ids) if form.takes_ids else None
-    scoring, why_not = await asker.find_scoring(form, ids, chosen)
+    scoring, why_not = await asker.find_scoring(form, ids)
     return Served(asker, card, unread, form, added, first, again, scoring, why_not)
 
 
