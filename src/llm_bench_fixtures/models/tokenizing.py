@@ -15,7 +15,7 @@ from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TokenizerFailed, 
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.tryout import LONGEST_S, memory_budget
-from llm_bench_fixtures.processes.calls import Raised, Returned
+from llm_bench_fixtures.processes.calls import Raised, Returned, outcome_of
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.memory import limit_own_memory
 from llm_bench_fixtures.text import without_middle
@@ -153,13 +153,6 @@ def _serve(channel: Channel[Returned | Raised, Request], source: ModelSource, bu
     with quiet_libraries():
         while True:
             try:
-                channel.send(_outcome(answer, channel.receive()))
+                channel.send(outcome_of(partial(answer, channel.receive()), TokenizerFailed))
             except ChannelClosed:
                 return
-
-
-def _outcome(answer: Callable[[Request], Any], request: Request) -> Returned | Raised:
-    try:
-        return Returned(answer(request))
-    except BaseException as error:  # what tokenizers raise has no narrower base; a panic of Rust is no Exception
-        return Raised.of(error, TokenizerFailed)

@@ -13,7 +13,7 @@ from llm_bench_fixtures.errors import CandidateFailed, NoAnswer, WorkerDied
 from llm_bench_fixtures.models.checks import Check, here
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
-from llm_bench_fixtures.processes.calls import Raised, Returned
+from llm_bench_fixtures.processes.calls import Raised, Returned, outcome_of
 from llm_bench_fixtures.processes.launch import start_function, start_importing
 from llm_bench_fixtures.processes.memory import free_memory_bytes, limit_own_memory
 
@@ -77,11 +77,10 @@ def _outcome(process: WorkerProcess[None, Examined], budget_bytes: int) -> Footp
 
 def _serve(channel: Channel[Examined, None], source: ModelSource, check: Check, budget_bytes: int) -> None:
     """The process."""
-    try:
+
+    def read() -> Footprint:
         with quiet_libraries():
             limit_own_memory(budget_bytes)
-            takes = check(source, channel.send)
-    except BaseException as error:  # a folder from elsewhere can make any library fail in any way
-        channel.send(Raised.of(error, CandidateFailed))
-    else:
-        channel.send(Returned(takes))
+            return check(source, channel.send)
+
+    channel.send(outcome_of(read, CandidateFailed))

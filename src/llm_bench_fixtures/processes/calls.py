@@ -132,6 +132,14 @@ class Raised:
         return error
 
 
+def outcome_of(work: Callable[[], object], otherwise: type[LlmBenchError]) -> Returned | Raised:
+    """What the work returns, or raises: libraries may raise anything, and a panic of Rust is no Exception."""
+    try:
+        return Returned(work())
+    except BaseException as error:
+        return Raised.of(error, otherwise)
+
+
 Answer: TypeAlias = ActivityBegan | ActivityShare | ActivityEnded | Paused | Returned | Raised
 Question: TypeAlias = Call | GoOn
 
