@@ -17,6 +17,7 @@ from llm_bench_fixtures.text import (
     printable,
     printable_lines,
     readable,
+    some_of,
     well_formed,
     without_passwords,
 )
@@ -167,3 +168,9 @@ def test_passwords_are_sought_in_one_go(many: str) -> None:
     of its length, each of these would take hours."""
     text = many * 100_000
     assert len(without_passwords(f"{text} @")) <= len(text) * 2
+
+
+def test_the_first_of_many_are_named_and_the_others_counted() -> None:
+    assert some_of([]) == ""
+    assert some_of(["a", "b"], most=2) == "a, b"
+    assert some_of(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
