@@ -253,9 +253,7 @@ def count_weights(folder: Path) -> None:
 
 def weight_bytes_read(graph: Any) -> int:
     """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up."""
-    return sum(
-        node.get_byte_size() for node in _constants(graph) if any(not is_lookup for is_lookup in _lookups_of(node))
-    )
+    return sum(node.get_byte_size() for node in _constants(graph) if not all(_lookups_of(node)))
 
 
 def quantized_share(graph: Any) -> float:
