@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,20 @@ class Chosen(Enum):
 def first_missing(modules: Iterable[str]) -> str | None:
     """The first that isn't installed; a parent has to stand before its submodules."""
     return next((name for name in modules if importlib.util.find_spec(name) is None), None)
+
+
+@contextmanager
+def unavailable_where(reason: Callable[[Exception], str]) -> Iterator[None]:
+    """Raise BackendUnavailable for what fails inside the block, where that is no fault of the run.
+
+    reason: says why the variant can't run here; empty for an error that is to be raised as it is.
+    """
+    try:
+        yield
+    except Exception as error:  # libraries' errors have no narrower base
+        if why := reason(error):
+            raise BackendUnavailable(why) from error
+        raise
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, LlmBenchError, reason_of
+from llm_bench_fixtures.errors import AnotherModel, LlmBenchError, reason_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
-from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
+from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
@@ -192,22 +192,20 @@ def converted_facts(request: LoadRequest, made: Sequence[Artifact], label: str =
     )
 
 
-@contextmanager
-def unavailable_where_it_fails(what: str) -> Iterator[None]:
+def unavailable_where_it_fails(what: str) -> AbstractContextManager[None]:
     """What the libraries can't do with an architecture is no fault of the run; a broken installation, a full disk or
     memory is.
 
     what: the failure in words, before its reason. Raises BackendUnavailable.
     """
-    try:
-        yield
-    except LlmBenchError:
-        raise
-    except Exception as error:  # exporters trace the model's own code, which raises anything
-        if tells_of_the_machine(error):
-            raise
-        reason = reason_of(error).partition(" Status Message:")[0]  # after it a path of the library's own source
-        raise BackendUnavailable(f"{what}: {reason}") from error
+
+    def reason(error: Exception) -> str:
+        if isinstance(error, LlmBenchError) or tells_of_the_machine(error):
+            return ""
+        said = reason_of(error).partition(" Status Message:")[0]  # after it a path of the library's own source
+        return f"{what}: {said}"
+
+    return unavailable_where(reason)
 
 
 def tells_of_the_machine(error: BaseException) -> bool:

@@ -117,17 +117,12 @@ def home_of(name: str, rows: Mapping[str, Any]) -> str:
     return f"cuda:{place}" if isinstance(place, int) else str(place)
 
 
-@contextmanager
-def refused_in_words(request: LoadRequest) -> Iterator[None]:
-    """Raise BackendUnavailable where transformers or a quantizer doesn't take the map."""
-    try:
-        yield
-    except Exception as error:  # safetensors' have no narrower base
-        said = next((words for words in REFUSALS if words in str(error)), None)
-        if request.settings.device_map is None or said is None:
-            raise
-        why = REFUSALS[said] or first_line(error)
-        raise BackendUnavailable(f"{request.variant.id} can't be spread over devices: {why}") from error
+def why_not_spread(request: LoadRequest, error: Exception) -> str:
+    """Why transformers or a quantizer doesn't take the map; empty where there is none, and for another error."""
+    said = next((words for words in REFUSALS if words in str(error)), None)
+    if request.settings.device_map is None or said is None:
+        return ""
+    return f"{request.variant.id} can't be spread over devices: {REFUSALS[said] or first_line(error)}"
 
 
 def bytes_by_device(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, int]:

@@ -7,14 +7,14 @@ that can be had of such a checkpoint without changing it.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models import weights
-from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
+from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
 from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
@@ -74,8 +74,10 @@ def _stored(request: LoadRequest) -> StoredQuantization:
 
 
 def load(request: LoadRequest) -> TransformersModel:
+    from llm_bench_fixtures.models.loading import translate_out_of_memory
+
     stored, precision = _stored(request), _precision(request)
-    with _unavailable_where_it_fails(stored):
+    with unavailable_where(partial(_why_not_run, stored)), translate_out_of_memory(CHECKPOINT.id):
         module = torch_backend.load_module(request, precision, 1, device_map={"": request.device.name})
         _use_once(module, stored, request.device)
     layers = _quantized_layers(module)
@@ -100,20 +102,13 @@ def load(request: LoadRequest) -> TransformersModel:
     return model
 
 
-@contextmanager
-def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
-    """A library that doesn't go with this transformers is no fault of the run; a full disk or memory is."""
-    from llm_bench_fixtures.models.loading import translate_out_of_memory
-
-    try:
-        with translate_out_of_memory(CHECKPOINT.id):
-            yield
-    except (LlmBenchError, OSError):
-        raise
-    except Exception as error:  # any library that runs the method may raise anything
-        versions = installed_versions(("transformers", *NEEDS.get(stored.method, ())))
-        named = ", ".join(f"{name} {version}" for name, version in versions.items())
-        raise BackendUnavailable(f"{named} can't run {stored}: {reason_of(error)}") from error
+def _why_not_run(stored: StoredQuantization, error: Exception) -> str:
+    """Libraries that don't go with each other, with what they raise; empty for a full disk or memory."""
+    if isinstance(error, (LlmBenchError, OSError)):
+        return ""
+    versions = installed_versions(("transformers", *NEEDS.get(stored.method, ())))
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{named} can't run {stored}: {reason_of(error)}"
 
 
 def _precision(request: LoadRequest) -> ResolvedPrecision:

@@ -14,14 +14,14 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
+from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.conversion import TextTrial, tokens
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -103,7 +103,7 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
     with (
         _activity(request, is_kept=kept_s is not None),
         setting("TORCHINDUCTOR_CACHE_DIR", str(folder)),
-        _unavailable_where_it_fails(request),
+        unavailable_where(partial(_why_not_compiled, request)),
     ):
         missing = settle(model)
         took_s = time.perf_counter() - began_s
@@ -142,17 +142,15 @@ def _kept_seconds(folder: Path) -> float | None:
         return None
 
 
-@contextmanager
-def _unavailable_where_it_fails(request: LoadRequest) -> Iterator[None]:
-    """What torch can't compile of an architecture is no fault of the run; a full disk or memory is."""
+def _why_not_compiled(request: LoadRequest, error: Exception) -> str:
+    """What torch can't compile of an architecture; empty for another error, of a full disk or memory."""
     from torch._dynamo.exc import TorchDynamoException
     from torch._inductor.exc import CppCompileError, InductorError
 
-    try:
-        yield
-    except (TorchDynamoException, InductorError, CppCompileError) as error:
-        what = f"torch.compile can't compile {request.source.model_type} models"
-        raise BackendUnavailable(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+    if not isinstance(error, (TorchDynamoException, InductorError, CppCompileError)):
+        return ""
+    what = f"torch.compile can't compile {request.source.model_type} models"
+    return f"{what}: {type(error).__name__}: {first_line(error)}"
 
 
 def _storage(variant: Variant, device: Device) -> Storage:

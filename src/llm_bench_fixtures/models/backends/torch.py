@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.architecture import check_architecture
 from llm_bench_fixtures.models.attention import attention_choice, check_attention, check_dtype
-from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backend import Backend, unavailable_where
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_device, resolve_precision
 from llm_bench_fixtures.models.folders import local_config, local_folder
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage, estimated_weights
 from llm_bench_fixtures.models.source import count_weights
-from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, refused_in_words, spread_choice
+from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, spread_choice, why_not_spread
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.trust import check_trusted
 from llm_bench_fixtures.models.variants import Precision, Variant, tolerance_of
@@ -87,7 +88,7 @@ def load_module(
     spread = spread_choice(request)
     if not spread:
         check_memory(request, bytes_per_weight)
-    with refused_in_words(request):
+    with unavailable_where(partial(why_not_spread, request)):
         return request.source.load_model(dtype=precision.torch_dtype, **(how | spread), **attention_choice(request))
 
 

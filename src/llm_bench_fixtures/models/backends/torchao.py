@@ -6,14 +6,12 @@ processor without float8 products has no code.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backend import Backend, Chosen, unavailable_where
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
 from llm_bench_fixtures.models.device import resolve_precision
@@ -72,7 +70,7 @@ def load(request: LoadRequest) -> TransformersModel:
         quantized_share=share,
         notes=notes,
     )
-    model.running = functools.partial(_unavailable_where_refused, request.source.model_type)
+    model.running = partial(unavailable_where, partial(_why_refused, request.source.model_type))
     return model
 
 
@@ -103,20 +101,16 @@ def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> 
     return [module.get_submodule(name) for name in sorted(names)]
 
 
-@contextmanager
-def _unavailable_where_refused(kind: str) -> Iterator[None]:
-    """Raises BackendUnavailable where the model's own code asks of its weights what torchao's tensors can't do.
+def _why_refused(kind: str, error: Exception) -> str:
+    """What the model's own code asks of its weights that torchao's tensors can't do; empty for another error.
 
     The failure shows when it first runs. A try in the load would do what the first generate is timed for.
     """
-    try:
-        yield
-    except NotImplementedError as error:
-        operator = re.search(r"op='([\w.]+)'", str(error))
-        if operator is None and "torchao" not in str(error):
-            raise  # the model's own
-        why = f"its tensors have no {operator[1]}" if operator else first_line(error)
-        raise BackendUnavailable(f"torchao doesn't run {kind} models: {why}") from error
+    operator = re.search(r"op='([\w.]+)'", str(error))
+    if not isinstance(error, NotImplementedError) or (operator is None and "torchao" not in str(error)):
+        return ""
+    why = f"its tensors have no {operator[1]}" if operator else first_line(error)
+    return f"torchao doesn't run {kind} models: {why}"
 
 
 BACKEND = Backend(
