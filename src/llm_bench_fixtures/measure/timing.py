@@ -41,7 +41,10 @@ class Pauses:
         self._paused: dict[Meter, float] = {}  # by meter, what it read in pauses
 
     def hold(self, meter: Meter) -> Meter:
-        """The meter, standing still in pauses. The one that is held last stops first and goes on last."""
+        """The meter, standing still in pauses. The one that is held last stops first and goes on last.
+
+        meter: each is held once. What is returned can't be read after `release`.
+        """
         self._paused[meter] = 0.0
         return lambda: meter() - self._paused[meter]
 

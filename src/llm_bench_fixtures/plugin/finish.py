@@ -92,7 +92,7 @@ def _check_history(config: pytest.Config) -> None:
     if url := settings_of(config).history:
         try:
             Database(url).check()
-        except UnusableHistory:
+        except UnusableHistory:  # also a HistoryUnavailable, but trying again doesn't help
             raise
         except HistoryUnavailable as error:
             announce(config, [f"{error}. It is tried again when the run ends"], from_verbosity=-1)

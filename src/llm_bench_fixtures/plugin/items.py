@@ -103,8 +103,9 @@ def without_lacking(config: pytest.Config, found: Any) -> Any:
     user's own prompts that have none, and of threads whose numbers aren't given."""
     if not isinstance(found, list):
         return found
-    config.stash.setdefault(LACKING, {}).update(dict.fromkeys(filter(None, map(_lacks, found))))
-    return [item for item in found if not _lacks(item)]
+    needed = [_lacks(item) for item in found]
+    config.stash.setdefault(LACKING, {}).update(dict.fromkeys(filter(None, needed)))
+    return [item for item, what in zip(found, needed, strict=True) if not what]
 
 
 def _lacks(item: pytest.Item) -> str:

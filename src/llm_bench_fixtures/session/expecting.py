@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from timeit import repeat
 from typing import TYPE_CHECKING, cast
@@ -129,7 +130,7 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         flops_per_s=flops_per_s,
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
-        call_s=best_s(lambda: torch.mm(few, few), PROBED_CALLS) / PROBED_CALLS,
+        call_s=best_s(partial(torch.mm, few, few), PROBED_CALLS) / PROBED_CALLS,
     )
 
 
