@@ -10,7 +10,7 @@ import pytest
 from run_factory import make_variant
 
 from llm_bench_fixtures.answer.intervals import DEVIATIONS
-from llm_bench_fixtures.answer.need import DEFAULT_LIMIT, DEFAULT_NEED
+from llm_bench_fixtures.answer.need import DEFAULT_LIMIT, DEFAULT_NEED, Need, parse_limits
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.measure.choices import ChoiceItem, ChoiceSet
@@ -37,7 +37,13 @@ class Case:
     The reference is fp32, whose loss is 2 nats on each token. Others differ by their gap, and scatter around it.
     """
 
-    def __init__(self, token_s: float = 0.01, weights: float = 5e8, deadline: Deadline = NO_LIMIT) -> None:
+    def __init__(
+        self,
+        token_s: float = 0.01,
+        weights: float = 5e8,
+        deadline: Deadline = NO_LIMIT,
+        need: Need = DEFAULT_NEED,
+    ) -> None:
         self.now_s = 0.0
         self.token_s = token_s
         self.scored: list[tuple[str, int | None]] = []
@@ -53,9 +59,7 @@ class Case:
         )
         self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
         kept = KeptReference("fp32")
-        self.samples = Samples(
-            cast(Any, setup), cast(Any, self.loader), kept, DEFAULT_NEED, deadline, lambda: self.now_s
-        )
+        self.samples = Samples(cast(Any, setup), cast(Any, self.loader), kept, need, deadline, lambda: self.now_s)
 
     def score(self, name: str, gap: float = 0.0, scatter: float = 0.0) -> Any:
         rng = np.random.default_rng(0)
@@ -173,9 +177,9 @@ def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
     case.score("int8", 0.01, 2.0)
     case.grow()
     score = case.samples._result("int8", case.samples._found["int8"])
-    assert (score.metrics["scored_tokens"], score.notes) == (TOKENS, ())
+    assert score.metrics["scored_tokens"] == TOKENS
+    assert score.notes == ("quality is of a sample: 8,000 of 8,000 tokens and 24 of 190 questions",)
     assert "scored_share" not in score.metrics
-    assert score.metrics["choice_items"] == len(ITEMS)
     assert len(score.loss_blocks) == 100
 
 
@@ -201,9 +205,42 @@ def test_perplexities_of_samples_of_different_sizes_are_of_the_same_text() -> No
     case.samples.retell(results)
     base, few = results.variant("fp32"), results.variant("int4")
     assert (base.quality["scored_tokens"], few.quality["scored_tokens"]) == (4000, 1000)
-    assert base.notes == ("loaded", "quality is of a sample: 4,000 of 8,000 tokens and 96 of 190 questions")
+    assert base.notes == ("loaded", "quality is of a sample: 4,000 of 8,000 tokens and 24 of 190 questions")
     ratio = few.quality["perplexity"] / base.quality["perplexity"]
     assert ratio == pytest.approx(few.quality["ppl_ratio"], rel=1e-5)
+
+
+def test_questions_that_decide_nothing_wait_and_the_reference_is_asked_first() -> None:
+    case = Case()
+    for name, gap, scatter in (("fp32", 0.0, 0.0), ("int8", 0.01, 0.3), ("nf4", 0.01, 2.0)):
+        case.score(name, gap, scatter)
+    asked = {name: one["choice_items"] for name, one in case.grow().items()}
+    assert asked == {"fp32": 24, "int8": 24, "nf4": 24}  # the samples of int8 and nf4 are the third and the whole
+    case.loader.loaded.reverse()
+    case.samples.ask_more()
+    found = {name: case.samples._result(name, one) for name, one in case.samples._found.items()}
+    assert {name: one.metrics["choice_items"] for name, one in found.items()} == {"fp32": 190, "int8": 96, "nf4": 190}
+    assert all("flips" in found[name].metrics for name in ("int8", "nf4"))
+    assert found["nf4"].notes == ()
+
+
+def test_questions_grow_with_the_samples_where_a_limit_is_of_answers() -> None:
+    case = Case(need=Need(parse_limits("flips<=5%")))
+    case.score("fp32")
+    case.score("int8", 0.01, 2.0)
+    assert case.grow()["int8"]["choice_items"] == 96  # without a flip in these the limit is kept
+
+
+def test_no_more_is_asked_than_what_a_closed_reference_has_answered() -> None:
+    case = Case()
+    case.score("fp32")
+    case.score("int8", 0.01, 0.3)
+    case.grow()
+    del case.loader.loaded[0]
+    case.samples.ask_more()
+    metrics = case.samples._result("int8", case.samples._found["int8"]).metrics
+    assert metrics["choice_items"] == 24
+    assert "flips" in metrics
 
 
 def test_a_sample_has_time_for_the_reference_too() -> None:

@@ -254,7 +254,7 @@ class SideBySide:
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
-            self.budget.run_share_s(benchmarks, weight),
+            0.0 if self._goes_on else self.budget.run_share_s(benchmarks, weight),
         )
 
     def _entries(

@@ -41,6 +41,7 @@ ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enou
 FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
 FIRST_ITEMS = 24  # questions next to the first sample
 OF_A_SAMPLE = "quality is of a sample"  # what a note on that begins with
+OF_ANSWERS = ("choice_accuracy", "flips", "answers_changed")  # metrics that more questions decide
 NOT_ASKED = "not asked"  # what a note on questions that can't be put begins with
 
 
@@ -97,6 +98,7 @@ class Samples:
         self._deadline = deadline
         self._clock = clock
         self._found: dict[str, Found] = {}
+        self._asks_more = any(limit.metric.name in OF_ANSWERS for limit in need.limits)
         self.is_whole: bool | None = None
         """Whether every variant is scored on all there is; None until the first sample's time is known."""
 
@@ -145,8 +147,19 @@ class Samples:
         """Score more of the variants that are loaded, a sample of each in turn, until each has enough."""
         self._grow_all(self._is_enough)
 
+    def ask_more(self) -> None:
+        """Ask the loaded variants as many questions as belong to the samples that are scored, now and from now on; the
+        reference first, as its answers are what others' are compared with."""
+        self._asks_more = True
+        with suppress(TimeUp):
+            for model in sorted(self._loader.loaded, key=lambda one: one.variant.id != self._kept.identifier):
+                found = self._found.get(model.variant.id)
+                if found is not None and found.parts:
+                    self._try(model, found, self._ask)
+
     def go_on(self) -> None:
-        """Score more until each one's limits on quality are decided, and then until all is scored."""
+        """Ask and score more until each one's limits on quality are decided, and then until all is scored."""
+        self.ask_more()
         self._grow_all(self._is_decided)
         self._grow_all(lambda *_: False)
         for name in self._found:
@@ -157,13 +170,13 @@ class Samples:
         growing = [(model, found) for model, found in known if found is not None and found.is_compared]
         with suppress(TimeUp):
             while growing := [each for each in growing if self._wants_more(*each, is_enough)]:
-                growing = [each for each in growing if self._try_next(*each)]
+                growing = [each for each in growing if self._try(*each, self._score_next)]
 
-    def _try_next(self, model: ModelHandle, found: Found) -> bool:
-        """As `_score_next`. Where that fails, what is known of the variant stays."""
+    def _try(self, model: ModelHandle, found: Found, what: Callable[[ModelHandle, Found], bool | None]) -> bool:
+        """As `what`. Where that fails, what is known of the variant stays."""
         try:
             with self._setup.progress.activity(Phase.SCORING, f"scoring more of {model.variant.id}"):
-                return self._score_next(model, found)
+                return bool(what(model, found))
         except Exception as error:  # as where its process has died
             found.notes[f"no more of it was scored: {first_line(named(error))}"] = None
             return False
@@ -264,7 +277,8 @@ class Samples:
         return True
 
     def _ask(self, model: ModelHandle, found: Found) -> None:
-        """Ask as many questions as belong to the samples that are scored."""
+        """Ask as many questions as belong to the samples that are scored; as many as belong to the first where more
+        would decide nothing, which wait for `ask_more`."""
         choices = self._setup.choices
         if choices is None or not found.asks:
             return
@@ -284,11 +298,15 @@ class Samples:
         self._kept.compare_answers(model.variant.id, items, answers)  # keeps the reference's answers
 
     def _asked(self, found: Found, items: int) -> Sequence[int]:
-        if self.is_whole is not False or found.is_complete:
-            return range(items)
-        order = list(range(items))
-        random.Random(SEED).shuffle(order)  # noqa: S311
-        return sorted(order[: questions_with(len(found.parts))])
+        if self.is_whole is not False or (found.is_complete and self._asks_more):
+            numbers = list(range(items))
+        else:
+            order = list(range(items))
+            random.Random(SEED).shuffle(order)  # noqa: S311
+            numbers = sorted(order[: questions_with(len(found.parts) if self._asks_more else 1)])
+        reference = self._found.get(self._kept.identifier)
+        answered = reference.answers if reference is not None and found.is_compared else {}
+        return [number for number in numbers if not answered or number in answered]
 
     def _result(self, variant: str, found: Found) -> CorpusScore:
         reference = self._found.get(self._kept.identifier)
@@ -309,10 +327,9 @@ class Samples:
 
     def _of_a_sample(self, found: Found) -> Iterator[str]:
         """How much was scored, where that isn't all."""
-        if not found.parts or found.is_complete:
+        asked, choices = len(found.answers), self._setup.choices
+        if not found.parts or (found.is_complete and (not asked or not choices or asked == len(choices.items))):
             return
-        tokens, choices = sum(part.score.tokens for part in found.parts), self._setup.choices
-        asked = (
-            f" and {len(found.answers)} of {count(len(choices.items), 'question')}" if choices and found.answers else ""
-        )
-        yield f"{OF_A_SAMPLE}: {tokens:,} of {count(found.parts[0].cut.corpus_tokens, 'token')}{asked}"
+        tokens = sum(part.score.tokens for part in found.parts)
+        of_questions = f" and {asked} of {count(len(choices.items), 'question')}" if choices and asked else ""
+        yield f"{OF_A_SAMPLE}: {tokens:,} of {count(found.parts[0].cut.corpus_tokens, 'token')}{of_questions}"

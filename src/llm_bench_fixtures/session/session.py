@@ -129,6 +129,7 @@ class BenchSession:
         after_rounds: is called after each block of further rounds; None: run none.
         """
         self.scoring.score_the_rest()
+        self._grow(self.samples.ask_more)
         if after_rounds is not None:
             self._run_further(after_rounds)
         self.measuring.further.forget()
