@@ -258,6 +258,13 @@ def test_answers_to_the_same_questions_are_judged_and_block_nothing() -> None:
     assert (found.verdict, found.is_blocking) == (Verdict.REGRESSED, False)
 
 
+def test_answers_to_fewer_of_the_questions_are_not_judged_though_the_whole_corpus_is_scored() -> None:
+    comparison = compared(asked("mine", scored_tokens=9.0), asked("mine", scored_tokens=9.0, choice_items=24.0))
+    found = verdict(comparison, "choice_accuracy", "fp32")
+    assert (found.verdict, found.reason) == (Verdict.NOT_MEASURED, "24 questions; in the baseline 100")
+    assert verdict(comparison, "perplexity", "fp32").verdict is Verdict.UNCHANGED
+
+
 def test_a_baseline_of_before_that_asked_nothing_has_no_say_about_answers() -> None:
     before = make_run([make_record()], [make_variant(quality={"perplexity": 20.0})])
     comparison = compared(before, asked("mine"))

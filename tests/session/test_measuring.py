@@ -439,6 +439,7 @@ def test_a_large_models_late_cases_have_few_rounds_at_first_where_a_time_is_give
         bench.ask("fp32", WORKLOAD, "bf16", case=case)
     bench.ask("fp32", case="alone")
     assert [pace.rounds for pace in paces] == [FEWEST_PAIRS, ROUNDS, ROUNDS]
+    assert [pace.longer_s > 0 for pace in paces] == [False, False, True]  # alone, it has no further rounds
     assert [bench.side_by_side.first_rounds(case, both) for case in (CASE, "batch[8]")] == [FEWEST_PAIRS, None]
 
 

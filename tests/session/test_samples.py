@@ -178,7 +178,7 @@ def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
     case.grow()
     score = case.samples._result("int8", case.samples._found["int8"])
     assert score.metrics["scored_tokens"] == TOKENS
-    assert score.notes == ("quality is of a sample: 8,000 of 8,000 tokens and 24 of 190 questions",)
+    assert score.notes == ("quality is of a sample: 24 of 190 questions",)
     assert "scored_share" not in score.metrics
     assert len(score.loss_blocks) == 100
 
@@ -229,6 +229,17 @@ def test_questions_grow_with_the_samples_where_a_limit_is_of_answers() -> None:
     case.score("fp32")
     case.score("int8", 0.01, 2.0)
     assert case.grow()["int8"]["choice_items"] == 96  # without a flip in these the limit is kept
+
+
+def test_questions_that_have_no_time_are_not_asked() -> None:
+    """A question takes 1 s here, so that the others take 72 in the third sample and 166 once all is scored."""
+    for left_s, asked in ((50.0, 24), (80.0, 96)):
+        case = Case(deadline=Deadline((left_s + 4.0) / 0.98, 0.0, lambda: 0.0))
+        case.score("fp32")
+        case.samples._found["fp32"].asked_s = 24.0
+        case.samples._found["fp32"].parts *= 3
+        case.samples.ask_more()
+        assert len(case.samples._found["fp32"].answers) == asked
 
 
 def test_no_more_is_asked_than_what_a_closed_reference_has_answered() -> None:
@@ -327,6 +338,15 @@ def test_a_sample_that_decides_the_limit_is_final(
     case = Case()
     cast(Any, case.samples)._setup.choices = None
     assert case.samples.is_final(make_variant(quality=quality, **others)) is final
+
+
+def test_where_questions_have_waited_an_open_limit_is_not_final() -> None:
+    def is_final(ratio: float, asked: float) -> bool:
+        quality = {"loss": 2.0, "scored_tokens": 8000.0, "ppl_ratio": ratio, "ppl_ratio_error": 0.001}
+        return Case().samples.is_final(make_variant(quality={**quality, "choice_items": asked}))
+
+    assert [is_final(1.009, asked) for asked in (24.0, 190.0)] == [False, True]
+    assert is_final(1.02, 24.0)
 
 
 def test_quality_is_final_once_the_questions_are_put_too() -> None:

@@ -120,7 +120,7 @@ def samples_obstacle(
     the reference was scored on.
     """
     is_sampled = any("scored_share" in one.quality for one in (before, after))
-    if not is_sampled or (metric.name not in OF_CHOICES and metric not in QUALITY):
+    if metric.name not in OF_CHOICES and not (is_sampled and metric in QUALITY):
         return ""
     counted, what = ("choice_items", "questions") if metric.name in OF_CHOICES else ("scored_tokens", "scored tokens")
     of_reference = [one.quality.get(counted) if one else None for one in references]

@@ -99,8 +99,11 @@ class SideBySide:
         A case's first rounds share one state of the machine, and those that come later have others. variants: the ids
         of those that take turns.
         """
-        follow = self._goes_on and self._reference in variants and len(variants) > 1
-        return FEWEST_PAIRS if follow and self._stage(case) > Stage.QUALITY else None
+        return FEWEST_PAIRS if self._is_followed(variants) and self._stage(case) > Stage.QUALITY else None
+
+    def _is_followed(self, variants: Collection[str]) -> bool:
+        """Whether further rounds of a case follow where they have time. variants: the ids of those that take turns."""
+        return self._goes_on and self._reference in variants and len(variants) > 1
 
     @property
     def _goes_on(self) -> bool:
@@ -254,7 +257,7 @@ class SideBySide:
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
-            0.0 if self._goes_on else self.budget.run_share_s(benchmarks, weight),
+            0.0 if self._is_followed(entries) else self.budget.run_share_s(benchmarks, weight),
         )
 
     def _entries(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -57,6 +57,8 @@ class Found:
     asks: bool = True
     """Whether questions can be put to it."""
     spent_s: float = 0.0
+    asked_s: float = 0.0
+    """Seconds that its answers took, which `spent_s` includes."""
     told: tuple[str, ...] = ()
     """The notes that the results have of it."""
 
@@ -133,12 +135,13 @@ class Samples:
 
         A sample is final where it decides the limits; of a variant that is compared with none, any is.
         """
-        quality, asks = variant.quality, self._setup.choices is not None
+        quality, choices = variant.quality, self._setup.choices
         if variant.unscored or (variant.quality_note and not quality):
             return False
-        if asks and "choice_items" not in quality and not any(note.startswith(NOT_ASKED) for note in variant.notes):
+        if choices and "choice_items" not in quality and not any(note.startswith(NOT_ASKED) for note in variant.notes):
             return False
-        if "scored_share" not in quality or "ppl_ratio" not in quality:
+        has_all_answers = choices is None or quality.get("choice_items", math.inf) >= len(choices.items)
+        if ("scored_share" not in quality and has_all_answers) or "ppl_ratio" not in quality:
             return True
         look = 1 + math.ceil(math.log2(max(quality["scored_tokens"] / FIRST_TOKENS, 1.0)))  # at most: each doubles
         return is_decided(quality, self._need.limits, look)
@@ -154,8 +157,14 @@ class Samples:
         with suppress(TimeUp):
             for model in sorted(self._loader.loaded, key=lambda one: one.variant.id != self._kept.identifier):
                 found = self._found.get(model.variant.id)
-                if found is not None and found.parts:
+                if found is not None and found.parts and self._deadline.fits(self._asking_s(found)):
                     self._try(model, found, self._ask)
+
+    def _asking_s(self, found: Found) -> float:
+        """How long it takes to ask the questions that are due, by those that were asked."""
+        choices = self._setup.choices
+        due = len(self._due(found, len(choices.items))) if choices else 0
+        return due * found.asked_s / len(found.answers) if found.answers else 0.0
 
     def go_on(self) -> None:
         """Ask and score more until each one's limits on quality are decided, and then until all is scored."""
@@ -282,7 +291,7 @@ class Samples:
         choices = self._setup.choices
         if choices is None or not found.asks:
             return
-        numbers = [number for number in self._asked(found, len(choices.items)) if number not in found.answers]
+        numbers = self._due(found, len(choices.items))
         if not numbers:
             return
         items, began_s = [choices.items[number] for number in numbers], self._clock()
@@ -293,11 +302,13 @@ class Samples:
             found.notes[f"{NOT_ASKED} the {choices.name}: {error}"] = None
             found.asks = False
             return
-        found.spent_s += self._clock() - began_s
+        found.spent_s += (asked_s := self._clock() - began_s)
+        found.asked_s += asked_s
         found.answers |= dict(zip(numbers, answers, strict=True))
         self._kept.compare_answers(model.variant.id, items, answers)  # keeps the reference's answers
 
-    def _asked(self, found: Found, items: int) -> Sequence[int]:
+    def _due(self, found: Found, items: int) -> list[int]:
+        """The numbers of the questions to ask next; of those that the reference has answered, if it was asked any."""
         if self.is_whole is not False or (found.is_complete and self._asks_more):
             numbers = list(range(items))
         else:
@@ -305,8 +316,8 @@ class Samples:
             random.Random(SEED).shuffle(order)  # noqa: S311
             numbers = sorted(order[: questions_with(len(found.parts) if self._asks_more else 1)])
         reference = self._found.get(self._kept.identifier)
-        answered = reference.answers if reference is not None and found.is_compared else {}
-        return [number for number in numbers if not answered or number in answered]
+        answered = reference.answers if reference is not None and reference is not found else {}
+        return [one for one in numbers if one not in found.answers and (not answered or one in answered)]
 
     def _result(self, variant: str, found: Found) -> CorpusScore:
         reference = self._found.get(self._kept.identifier)
@@ -330,6 +341,7 @@ class Samples:
         asked, choices = len(found.answers), self._setup.choices
         if not found.parts or (found.is_complete and (not asked or not choices or asked == len(choices.items))):
             return
-        tokens = sum(part.score.tokens for part in found.parts)
-        of_questions = f" and {asked} of {count(len(choices.items), 'question')}" if choices and asked else ""
-        yield f"{OF_A_SAMPLE}: {tokens:,} of {count(found.parts[0].cut.corpus_tokens, 'token')}{of_questions}"
+        tokens, cut = sum(part.score.tokens for part in found.parts), found.parts[0].cut
+        of_text = "" if found.is_complete else f"{tokens:,} of {count(cut.corpus_tokens, 'token')}"
+        of_questions = f"{asked} of {count(len(choices.items), 'question')}" if choices and asked else ""
+        yield f"{OF_A_SAMPLE}: {' and '.join(filter(None, (of_text, of_questions)))}"
