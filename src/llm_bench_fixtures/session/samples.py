@@ -23,6 +23,7 @@ from llm_bench_fixtures.measure.quality import CorpusScore, Part, corpus_metrics
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, SEED, plan_windows
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Work, sample_name
 
@@ -41,7 +42,6 @@ ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enou
 FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
 FIRST_ITEMS = 24  # questions next to the first sample
 OF_A_SAMPLE = "quality is of a sample"  # what a note on that begins with
-OF_ANSWERS = ("choice_accuracy", "flips", "answers_changed")  # metrics that more questions decide
 NOT_ASKED = "not asked"  # what a note on questions that can't be put begins with
 
 
@@ -100,7 +100,7 @@ class Samples:
         self._deadline = deadline
         self._clock = clock
         self._found: dict[str, Found] = {}
-        self._asks_more = any(limit.metric.name in OF_ANSWERS for limit in need.limits)
+        self._asks_more = any(limit.metric.name in OF_CHOICES for limit in need.limits)
         self.is_whole: bool | None = None
         """Whether every variant is scored on all there is; None until the first sample's time is known."""
 
