@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from llm_bench_fixtures.measure import binding
 from llm_bench_fixtures.measure.binding import (
+    FEWEST_TRIAL_TOKENS,
+    FEWEST_TRIALS,
     TRIAL_TOKENS,
     TRIALS,
     Binding,
@@ -84,14 +85,15 @@ def test_a_thread_of_pythons_beside_does_not_compute(
 class Trials:
     """A model's short generations, of which those that are bound take so many times as long as those that are free."""
 
-    def __init__(self, *ratios: float) -> None:
-        self.ratios: Iterator[float] = iter(ratios)
-        self.free_s = 0.1
+    def __init__(self, ratios: list[float], free_s: float) -> None:
+        self.ratios = iter(ratios)
+        self.free_s = free_s
         self.is_bound = False
-        self.runs = 0
+        self.asked: list[int] = []
+        """Tokens of each."""
 
-    def short_s(self, *_: object) -> float:
-        self.runs += 1
+    def short_s(self, _model: object, _workload: object, tokens: int) -> float:
+        self.asked.append(tokens)
         return self.free_s * (next(self.ratios) if self.is_bound else 1.0)
 
     def tell(self, cores: dict[int, tuple[int, ...]]) -> None:
@@ -106,23 +108,23 @@ def settle(
     monkeypatch: pytest.MonkeyPatch,
     free_s: float = 0.1,
     tokens: int | None = TRIAL_TOKENS,
-) -> tuple[Binding, int]:
-    """What is found where the model computes in so many threads and there are two cores; and how often it ran.
+) -> tuple[Binding, list[int]]:
+    """What is found where the model computes in so many threads and there are two cores; and the tokens of what was
+    timed in turn.
 
     free_s: how long a short generation takes free; its threads compute all that time.
     """
-    trials = Trials(*ratios)
-    trials.free_s = free_s
+    trials = Trials(ratios, free_s)
     monkeypatch.setattr(binding, "_short_s", trials.short_s)
     monkeypatch.setattr(binding, "bind_threads", trials.tell)
-    monkeypatch.setattr(binding, "thread_seconds", iter([{}, dict.fromkeys(range(threads), 1.0)]).__next__)
+    monkeypatch.setattr(binding, "thread_seconds", iter([{}, dict.fromkeys(range(threads), 1e9)]).__next__)
     monkeypatch.setattr(binding, "cores_to_bind", lambda threads: (0, 1) if 0 < len(threads) <= 2 else ())
     if tokens is None:
         with finding_threads(tiny):
             pass
     found = settle_binding(tiny, workload, tokens)
     assert binding_of(tiny) == found
-    return found, trials.runs
+    return found, trials.asked
 
 
 @pytest.fixture
@@ -157,9 +159,9 @@ def test_threads_are_bound_where_that_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """2 % are nothing, and what the trials can't tell."""
-    found, runs = settle(ratios, 2, tiny_fp32, workload, monkeypatch)
+    found, asked = settle(ratios, 2, tiny_fp32, workload, monkeypatch)
     assert found == Binding((0, 1), (0, 1) if is_bound else ())
-    assert runs == 2 + 2 * TRIALS
+    assert len(asked) == 1 + 2 * TRIALS
 
 
 @pytest.mark.usefixtures("fresh")
@@ -167,41 +169,35 @@ def test_threads_are_bound_where_that_changes_nothing(
 def test_of_a_model_that_has_no_core_for_each_thread_all_are_free(
     threads: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert settle([], threads, tiny_fp32, workload, monkeypatch) == (Binding(tuple(range(threads))), 1)
+    assert settle([], threads, tiny_fp32, workload, monkeypatch) == (Binding(tuple(range(threads))), [])
 
 
 @pytest.mark.usefixtures("fresh")
 def test_what_takes_long_is_not_tried(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dozen times 0.6 s, for each variant. Its threads are known all the same."""
-    assert settle([], 2, tiny_fp32, workload, monkeypatch, free_s=0.6) == (Binding((0, 1)), 1)
+    """At least four times 2.1 s, for each variant. Its threads are known all the same, and it isn't asked again."""
+    found = settle([], 2, tiny_fp32, workload, monkeypatch, free_s=2.1)
+    assert found == (Binding((0, 1)), [FEWEST_TRIAL_TOKENS])
+    assert settle([], 2, tiny_fp32, workload, monkeypatch, free_s=2.1) == (Binding((0, 1)), [])
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize(("free_s", "runs"), [(0.1, 2 + 2 * TRIALS), (0.6, 1)])
-def test_a_few_tokens_that_take_little_are_followed_by_as_many_as_in_a_trial(
-    free_s: float, runs: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("free_s", "tokens", "trials"),
+    [(0.005, TRIAL_TOKENS, TRIALS), (0.02, 5, TRIALS), (0.25, 3, TRIALS), (0.375, 3, 4), (1.9, 3, FEWEST_TRIALS)],
+)
+def test_trials_of_longer_tokens_are_fewer_and_have_fewer_but_never_the_prefill_alone(
+    free_s: float,
+    tokens: int,
+    trials: int,
+    tiny_fp32: TransformersModel,
+    workload: Workload,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Bug: what three tokens took, the prefill among it, was multiplied, so that what is fast ran free."""
-    found = settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch, free_s=free_s, tokens=3)
-    assert found == (Binding((0, 1), (0, 1) if free_s < 0.5 else ()), runs)
-
-
-@pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize(("free_s", "tokens"), [(0.02, 10), (0.0625, 5), (0.4, 3)])
-def test_a_trial_has_fewer_tokens_where_ten_take_longer_than_30_ms_but_never_the_prefill_alone(
-    free_s: float, tokens: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    def note(trials: Trials, *given: object) -> float:
-        asked.extend(one for one in given if isinstance(one, int))
-        return trials.free_s
-
-    monkeypatch.setattr(Trials, "short_s", note)
-    settle([], 2, tiny_fp32, workload, monkeypatch, free_s=free_s)
-    assert asked == [TRIAL_TOKENS] + [tokens] * 2 * TRIALS
+    """free_s: what three tokens take. A trial takes 30 ms, or three tokens; all of them 3 s, or two trials."""
+    found = settle([1.0] * trials, 2, tiny_fp32, workload, monkeypatch, free_s=free_s)
+    assert found == (Binding((0, 1), (0, 1)), [FEWEST_TRIAL_TOKENS] + [tokens] * 2 * trials)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -210,10 +206,12 @@ def test_it_is_tried_once_for_each_number_of_threads(
 ) -> None:
     """Another workload may be computed in one thread, or in two others. Where an observed round has told, nothing is
     generated."""
-    assert settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch, tokens=None)[1] == 1 + 2 * TRIALS
-    assert settle([], 2, tiny_fp32, workload, monkeypatch) == (Binding((0, 1), (0, 1)), 1)
-    assert settle([], 2, tiny_fp32, workload, monkeypatch, tokens=None) == (Binding((0, 1), (0, 1)), 0)
-    assert settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch) == (Binding((0,)), 2 + 2 * TRIALS)
+    assert len(settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch, tokens=None)[1]) == 1 + 2 * TRIALS
+    assert settle([], 2, tiny_fp32, workload, monkeypatch) == (Binding((0, 1), (0, 1)), [])
+    assert settle([], 2, tiny_fp32, workload, monkeypatch, tokens=None) == (Binding((0, 1), (0, 1)), [])
+    found, asked = settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch)
+    assert found == Binding((0,))
+    assert len(asked) == 1 + 2 * TRIALS
     assert settle([], 2, tiny_fp32, workload, monkeypatch)[0] == Binding((0, 1), (0, 1))
 
 

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 COMPUTING_SHARE = 0.1  # share of the time: a thread that runs for less doesn't compute
 TRIALS = 6
+FEWEST_TRIALS = 2
+TRIALS_S = 3.0  # where TRIALS take longer, there are fewer
 TRIAL_TOKENS = 10
 TRIAL_S = 0.03  # where TRIAL_TOKENS take longer, a trial has fewer, but some decode steps
 FEWEST_TRIAL_TOKENS = 3
-LONGEST_TRIAL_S = 0.5  # a dozen of longer ones would take too long; and such threads spread out by themselves
+LONGEST_TRIAL_S = 2.0  # four of longer ones would take too long
 AGREES = math.log(1.02)  # bound and free
 SURE = 2.0  # standard errors by which they have to differ by more
 
@@ -84,21 +86,18 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
     """Find whether the threads that compute the workload may be bound; kept for `binding_of`.
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
-    free: TRIALS of both in turn are compared, once for each number of threads. They take about TRIAL_S
-    where that leaves some tokens; where TRIAL_TOKENS take over LONGEST_TRIAL_S, nothing is tried.
+    free: up to TRIALS of both in turn are compared, once for each number of threads. Each takes about TRIAL_S where
+    that leaves some tokens; where FEWEST_TRIAL_TOKENS take over LONGEST_TRIAL_S, nothing is tried.
     tokens: so many are generated to find the threads; None: `finding_threads` has found them.
     """
-    took_s = 0.0
     if tokens is not None:
         with finding_threads(model):
-            took_s = _short_s(model, workload, tokens)
+            generate_some(model, workload, tokens)
     threads = _COMPUTING.get(model) or ()
     bound = Binding(threads, cores_to_bind(threads))
     agreeing = _AGREEING.get_or_make(model, dict)
-    is_asked = bound.cores and len(threads) not in agreeing
-    if is_asked and took_s <= LONGEST_TRIAL_S and (short_s := _short_s(model, workload)) <= LONGEST_TRIAL_S:
-        enough = min(max(math.ceil(TRIAL_TOKENS * TRIAL_S / short_s), FEWEST_TRIAL_TOKENS), TRIAL_TOKENS)
-        agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound, enough))
+    if bound.cores and len(threads) not in agreeing:
+        agreeing[len(threads)] = _agrees_with_free(model, workload, bound)
     binding = bound if agreeing.get(len(threads)) else Binding(threads)
     _BINDINGS.put(model, binding)
     return binding
@@ -110,10 +109,24 @@ def computing(before_s: Mapping[int, float], after_s: Mapping[int, float], took_
     return tuple(sorted(thread for thread, at_s in after_s.items() if at_s - before_s.get(thread, 0.0) >= least_s))
 
 
-def _trial_ratios(model: Model, workload: Workload, binding: Binding, tokens: int) -> list[float]:
+def _agrees_with_free(model: Model, workload: Workload, bound: Binding) -> bool:
+    """Whether binding the threads changes nothing; not known of what takes long."""
+    least_s = _short_s(model, workload, FEWEST_TRIAL_TOKENS)
+    if least_s > LONGEST_TRIAL_S:
+        return False
+    tokens = _within(math.ceil(FEWEST_TRIAL_TOKENS * TRIAL_S / least_s), FEWEST_TRIAL_TOKENS, TRIAL_TOKENS)
+    trials = _within(math.floor(TRIALS_S / (2 * least_s)), FEWEST_TRIALS, TRIALS)
+    return _agrees(_trial_ratios(model, workload, bound, trials, tokens))
+
+
+def _within(number: int, least: int, most: int) -> int:
+    return min(max(number, least), most)
+
+
+def _trial_ratios(model: Model, workload: Workload, binding: Binding, trials: int, tokens: int) -> list[float]:
     """Log of bound time over free time of so many tokens, one per trial; which comes first alternates."""
     ratios = []
-    for trial in range(TRIALS):
+    for trial in range(trials):
         took_s = {}
         for bound in (True, False) if trial % 2 else (False, True):
             with binding.applied(trial) if bound else nullcontext():
@@ -127,7 +140,7 @@ def _agrees(ratios: Sequence[float]) -> bool:
     return abs(median(ratios)) <= AGREES + SURE * stdev(ratios) / math.sqrt(len(ratios))
 
 
-def _short_s(model: Model, workload: Workload, tokens: int = TRIAL_TOKENS) -> float:
+def _short_s(model: Model, workload: Workload, tokens: int) -> float:
     began_s = time.perf_counter()
     generate_some(model, workload, tokens)
     return time.perf_counter() - began_s
