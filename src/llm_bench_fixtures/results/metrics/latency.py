@@ -20,7 +20,7 @@ from llm_bench_fixtures.results.metrics.metric import (
 )
 from llm_bench_fixtures.results.prefill_decode import mean_over_prompts
 from llm_bench_fixtures.results.record import Record, VariantResult
-from llm_bench_fixtures.results.speedup import is_calm, record_speedup
+from llm_bench_fixtures.results.speedup import disturbed_rounds, record_speedup
 from llm_bench_fixtures.statistics.spread import (
     Interval,
     coefficient_of_variation,
@@ -67,9 +67,7 @@ def _per_sample_latency(record: Record, _: VariantResult) -> float | None:
 
 
 def _disturbed_rounds(record: Record, _: VariantResult) -> float | None:
-    if not record.waited_s:
-        return None
-    return sum(not is_calm(*one) for one in zip(record.rounds_s, record.waited_s, strict=True))
+    return sum(disturbed_rounds(record)) if record.waited_s else None
 
 
 # How far rounds scatter is no property of the code: it is never judged.
