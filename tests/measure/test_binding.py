@@ -176,7 +176,7 @@ def test_of_a_model_that_has_no_core_for_each_thread_all_are_free(
 def test_what_takes_long_is_not_tried(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least four times 2.1 s, for each variant. Its threads are known all the same, and it isn't asked again."""
+    """At least six times 2.1 s, for each variant. Its threads are known all the same, and it isn't asked again."""
     found = settle([], 2, tiny_fp32, workload, monkeypatch, free_s=2.1)
     assert found == (Binding((0, 1)), [FEWEST_TRIAL_TOKENS])
     assert settle([], 2, tiny_fp32, workload, monkeypatch, free_s=2.1) == (Binding((0, 1)), [])
@@ -195,7 +195,7 @@ def test_trials_of_longer_tokens_are_fewer_and_have_fewer_but_never_the_prefill_
     workload: Workload,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """free_s: what three tokens take. A trial takes 30 ms, or three tokens; all of them 3 s, or two trials."""
+    """free_s: what three tokens take. A trial takes 30 ms, or three tokens; all of them 3 s, or three trials."""
     found = settle([1.0] * trials, 2, tiny_fp32, workload, monkeypatch, free_s=free_s)
     assert found == (Binding((0, 1), (0, 1)), [FEWEST_TRIAL_TOKENS] + [tokens] * 2 * trials)
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 COMPUTING_SHARE = 0.1  # share of the time: a thread that runs for less doesn't compute
 TRIALS = 6
-FEWEST_TRIALS = 2
+FEWEST_TRIALS = 3
 TRIALS_S = 3.0  # where TRIALS take longer, there are fewer
 TRIAL_TOKENS = 10
 TRIAL_S = 0.03  # where TRIAL_TOKENS take longer, a trial has fewer, but some decode steps
 FEWEST_TRIAL_TOKENS = 3
-LONGEST_TRIAL_S = 2.0  # four of longer ones would take too long
+LONGEST_TRIAL_S = 2.0  # six of longer ones would take too long
 AGREES = math.log(1.02)  # bound and free
 SURE = 2.0  # standard errors by which they have to differ by more
 
@@ -87,7 +87,8 @@ def settle_binding(model: Model, workload: Workload, tokens: int | None = None) 
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
     free: up to TRIALS of both in turn are compared, once for each number of threads. Each takes about TRIAL_S where
-    that leaves some tokens; where FEWEST_TRIAL_TOKENS take over LONGEST_TRIAL_S, nothing is tried.
+    that leaves some tokens. Where FEWEST_TRIAL_TOKENS of the first workload take over LONGEST_TRIAL_S, nothing is
+    tried, and the threads are free.
     tokens: so many are generated to find the threads; None: `finding_threads` has found them.
     """
     if tokens is not None:
