@@ -38,7 +38,7 @@ from llm_bench_fixtures.statistics.shrinkage import (
 
 WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
-OWN_WAITING = 1.5  # times as long as the variant's threads hold each other up anyway: that scatters, too
+OWN_WAITING = 1.5  # times as long as a variant's threads make each other wait in any case, which scatters, too
 
 
 def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -218,23 +218,14 @@ def rounds_together(one: Record, other: Record) -> list[tuple[int, int]]:
 
 def disturbed_pairs(record: Record) -> int:
     """How many pairs of a round and the reference's have one that is disturbed; 0 where the system doesn't tell."""
-    reference = _disturbed(record.reference_s, record.reference_waited_s)
+    reference = _disturbed(record.reference_s, record.reference_waited_s, record.rounds_s, record.waited_s)
     return sum(map(any, zip(disturbed_rounds(record), reference, strict=False)))
 
 
 def disturbed_rounds(record: Record) -> list[bool]:
-    """Whether each round was disturbed: its threads waited for a core for longer than a moment, and for longer than
-    those of this variant do in any case."""
-    return _disturbed(record.rounds_s, record.waited_s, OWN_WAITING * _own_waiting(record))
-
-
-def _own_waiting(record: Record) -> float:
-    """Share of its time that a round's threads hold each other up, as two pools do: by so much they waited for longer
-    than the reference's in the same blocks, but for a quarter of the pairs. Other work would hold up both."""
-    own = _waiting_shares(record.rounds_s, record.waited_s)
-    reference = _waiting_shares(record.reference_s, record.reference_waited_s)
-    more = sorted(one - other for one, other in zip(own, reference, strict=False))
-    return max(more[len(more) // 4], 0.0) if len(more) >= FEWEST_PAIRS else 0.0
+    """Whether each round was disturbed: its threads waited for a core for longer than a moment, and than those of this
+    variant make each other wait anyway."""
+    return _disturbed(record.rounds_s, record.waited_s, record.reference_s, record.reference_waited_s)
 
 
 def waiting_share(rounds_s: Sequence[float], waited_s: Sequence[float]) -> float | None:
@@ -255,8 +246,17 @@ def _waiting_shares(rounds_s: Sequence[float], waited_s: Sequence[float]) -> lis
     return [waited / seconds for seconds, waited in zip(rounds_s, waited_s, strict=False)]
 
 
-def _disturbed(rounds_s: Sequence[float], waited_s: Sequence[float], own_share: float = 0.0) -> list[bool]:
-    """own_share: of a round, that its threads may wait for besides."""
+def _disturbed(
+    rounds_s: Sequence[float], waited_s: Sequence[float], others_s: Sequence[float], others_waited_s: Sequence[float]
+) -> list[bool]:
+    """Whether each round was disturbed. others_s: the rounds that it was paired with.
+
+    The threads of some variants make each other wait, as two pools do: for so much of each round longer than those of
+    the other side in the same block, save for a quarter of the pairs. Other programs would hold up both sides.
+    """
     if not waited_s:
         return [False] * len(rounds_s)
+    shares, others = _waiting_shares(rounds_s, waited_s), _waiting_shares(others_s, others_waited_s)
+    longer = sorted(own - other for own, other in zip(shares, others, strict=False))
+    own_share = OWN_WAITING * max(longer[len(longer) // 4], 0.0) if len(longer) >= LEAST_PAIRS else 0.0
     return [not is_calm(one, waited - own_share * one) for one, waited in zip(rounds_s, waited_s, strict=True)]

@@ -216,7 +216,8 @@ LATENCY: tuple[Metric, ...] = (
         column="disturbed",
         formula=(
             "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
-            "the threads; none where the system doesn't report it"
+            "the threads, beyond what the variant's own make each other wait anyway; none where the system doesn't "
+            "report it"
         ),
         source="own; from Linux's run-queue wait",
         value=_disturbed_rounds,
