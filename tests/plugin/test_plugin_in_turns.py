@@ -19,6 +19,8 @@ from toy_engine import FILES, SIZES, SUITE
 from waiting import wait_until
 
 from llm_bench_fixtures.session import budget, further, measuring
+from llm_bench_fixtures.session.blocks import Blocks, Step
+from llm_bench_fixtures.session.case import Measured
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -235,9 +237,9 @@ def toys(bench: Bench) -> Bench:
     return bench
 
 
-def run(toys: Bench, *args: str, variants: str = "toy,half,third") -> pytest.RunResult:
+def run(toys: Bench, *args: str, variants: str = "toy,half,third", **how: Any) -> pytest.RunResult:
     options = (*toys.in_turns, *SHORT, f"--llm-corpus={toys.corpus}", f"--llm-variants={variants}")
-    return toys.run_with(*options, "--import-mode=prepend", *args)
+    return toys.run_with(*options, "--import-mode=prepend", *args, **how)
 
 
 def measured(toys: Bench) -> list[str]:
@@ -453,26 +455,57 @@ def pytest_llm_bench_metrics():
 """
 
 
-def test_a_longer_time_than_a_large_model_needs_goes_into_further_rounds(
-    toys: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are in the records, in pytest-benchmark's file and in what a project's own metric computes."""
+LONGER = ("--llm-time=60s", "--llm-max-noise=3%", "--llm-rounds=2", "--benchmark-json=all.json")
+
+
+@pytest.fixture
+def large(toys: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Toys that are taken for large, and have three times as many rounds as the first ones."""
     monkeypatch.setattr(measuring, "LARGE_WEIGHTS", 0.0)
     monkeypatch.setattr(budget, "MOST_TIMES", 3.0)
     monkeypatch.setattr(further, "MOST_TIMES", 3.0)
     toys.write(**FILES | {"conftest": FILES["conftest"] + COUNTED}, test_own=SIZES)
-    result = run(
-        toys, "--llm-time=60s", "--llm-max-noise=3%", "--llm-rounds=2", "--benchmark-json=all.json", variants="toy,half"
-    )
+    return toys
+
+
+def test_a_longer_time_than_a_large_model_needs_goes_into_further_rounds(large: Bench) -> None:
+    """They are in the records, in pytest-benchmark's file and in what a project's own metric computes."""
+    result = run(large, *LONGER, variants="toy,half")
     result.assert_outcomes(passed=4)
     result.stdout.re_match_lines([r"llm-bench: about \d+ s: .*rounds \d+ s, further rounds \d+ s"])
-    saved = json.loads((toys.pytester.path / "all.json").read_text(encoding="utf-8"))["benchmarks"]
+    saved = json.loads((large.pytester.path / "all.json").read_text(encoding="utf-8"))["benchmarks"]
     times = {one["fullname"]: one["stats"]["data"] for one in saved}
-    for record in toys.records():
+    for record in large.records():
         assert len(record["rounds_s"]) == len(record["reference_s"]) >= 4
         assert times[record["test"]] == record["rounds_s"]
         assert record["extra"]["counted"] == len(record["rounds_s"])
         assert len(record["tokens_s"]) == len(record["rounds_s"])
+
+
+def test_where_further_rounds_are_interrupted_those_before_are_reported(
+    large: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the second block: that of the first is in its case's records, which had two rounds."""
+    begun: list[str] = []
+    go_on = Blocks.go_on
+
+    def cut(blocks: Blocks, step: Step) -> dict[str, Measured]:
+        begun.append(blocks.reference)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return go_on(blocks, step)
+
+    monkeypatch.setattr(Blocks, "go_on", cut)
+    result = run(large, *LONGER, variants="toy,half", no_reraise_ctrlc=True)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(passed=4)
+    assert large.results()["interrupted"] is True
+    rounds = [len(record["rounds_s"]) for record in large.records()]
+    assert len(rounds) == 4
+    assert min(rounds) == 2
+    assert max(rounds) > 2
+    assert rounds.count(2) == 2
+    assert "was interrupted" in large.page()
 
 
 def test_one_at_a_time_each_is_still_in_a_process_of_its_own(toys: Bench) -> None:
