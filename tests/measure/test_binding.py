@@ -201,6 +201,21 @@ def test_trials_of_longer_tokens_are_fewer_and_have_fewer_but_never_the_prefill_
 
 
 @pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("ratios", "is_bound"), [([1.05, 1.3, 1.2], False), ([0.9, 1.0, 1.15], True)])
+def test_three_trials_are_enough_to_see_that_a_large_model_is_slower_bound(
+    ratios: list[float],
+    is_bound: bool,
+    tiny_fp32: TransformersModel,
+    workload: Workload,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: of two trials, 1.05 and 1.3 agreed with 1. Of the three, the median's logarithm is 0.18, and two standard
+    errors are 0.12."""
+    found, _ = settle(ratios, 2, tiny_fp32, workload, monkeypatch, free_s=1.0)
+    assert found == Binding((0, 1), (0, 1) if is_bound else ())
+
+
+@pytest.mark.usefixtures("fresh")
 def test_it_is_tried_once_for_each_number_of_threads(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
