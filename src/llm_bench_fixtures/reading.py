@@ -27,6 +27,7 @@ Name = Annotated[str, Meta(max_length=LONGEST)]  # a test, parametrized by a pro
 Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 Figure = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
+Ratio = Annotated[float, Meta(ge=1e-3, le=1e6)]
 Duration = Annotated[float, Meta(ge=1e-9, le=LONGEST_S)]  # seconds, from a tick of the clock on
 Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from run_factory import make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.noise import MachineNoise, drift_by_variant
+from llm_bench_fixtures.answer.noise import MachineNoise, cores_apart, drift_by_variant
 from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
@@ -84,3 +85,29 @@ def test_of_pooled_runs_the_largest_drift_counts() -> None:
     reference = make_block_record(spread=0.0)
     runs = [run_of(reference, make_block_record("int8", drift=VarianceEstimate(one, 9))) for one in (0.01, 0.04)]
     assert drift_by_variant(pooled_run(runs)) == {"int8": 0.2}
+
+
+def test_pairs_in_which_data_took_long_from_core_to_core() -> None:
+    """Two and three times as long as at best in two of ten; 1.4 times is no other state. Single short ones, as in one
+    pair of forty, are none to judge by. The reference's own record has no pairs."""
+    looks = [(2.0,) * 7 + (2.8, 4.0, 6.0), (2.0,) * 10, (2.0,) * 10, (2.0,) * 9 + (1.0,)]
+    others = [make_block_record(f"v{number}", 2.0, core_to_core=one) for number, one in enumerate(looks)]
+    found = cores_apart(make_run([make_block_record(spread=0.0, core_to_core=(99.0,) * 10), *others]))
+    assert (found.pairs, found.looked_at, found.times) == (2, 40, pytest.approx(2.5))
+    assert not found.is_often
+
+
+def test_each_of_several_pooled_runs_is_judged_by_itself() -> None:
+    """One whose cores were apart all the time has nothing to be judged by, nor one that nobody looked at."""
+    runs = [
+        make_run([make_block_record(spread=0.0), make_block_record("bf16", 2.0, core_to_core=looks)])
+        for looks in ((2.0,) * 8 + (4.0,) * 2, (4.0,) * 10, ())
+    ]
+    assert [cores_apart(pooled_run(runs[:many])).pairs for many in (1, 2, 3)] == [2, 2, 2]
+    found = cores_apart(pooled_run(runs))
+    assert (found.looked_at, found.times, found.is_often) == (20, 2.0, False)
+
+
+def test_where_nobody_looked_no_pairs_had_cores_apart() -> None:
+    found = cores_apart(make_run([make_block_record(spread=0.0), make_block_record("bf16", 2.0), make_record("nf4")]))
+    assert (found.pairs, found.looked_at, found.times, found.is_often) == (0, 0, 0.0, False)

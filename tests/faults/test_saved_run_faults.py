@@ -35,7 +35,8 @@ VERDICTS = {status.value for status in ExitStatus}
 def saved_run(day: int) -> Run:
     """Two variants in blocks with the reference, a quality, a probe, a mark and a skipped test."""
     quality = {"perplexity": 20.0, "kld_mean": 0.01, "kld_error": 0.001, "ppl_ratio": 1.01, "ppl_ratio_error": 0.002}
-    facts = {"memory": MemoryFacts(12_000_000), "waited_s": (0.0,) * 10, "reference_waited_s": (0.0,) * 10}
+    by_round = {"waited_s": (0.0,) * 10, "reference_waited_s": (0.0,) * 10, "core_to_core": (1.8,) * 9 + (4.0,)}
+    facts = {"memory": MemoryFacts(12_000_000), **by_round}
     marked = {"probe_s": ((0.001, 0.002),) * 10, "gate": {"perplexity": "0.5%"}, "extra": {"mine": 7.0}}
     records = [
         make_block_record(spread=0.0, **facts),

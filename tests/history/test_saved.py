@@ -153,11 +153,13 @@ def test_the_blocks_of_a_run_come_back_to_be_judged(tmp_path: Path) -> None:
         {"reference_s": (1.0,) * 4},
         {"waited_s": (0.0,)},
         {"reference_waited_s": (0.0,) * 6},
+        {"core_to_core": (1.8,) * 9},
     ],
     ids=[
         "too few",
         "too few waits",
         "too many waits",
+        "too few looks",
     ],
 )
 def test_blocks_that_do_not_fit_the_rounds_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:

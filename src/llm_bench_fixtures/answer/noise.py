@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
+from statistics import fmean
 
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, NoiseFloor
 from llm_bench_fixtures.results.record import Record, Run, Status
@@ -13,6 +15,11 @@ from llm_bench_fixtures.statistics.ratio import WIDE
 
 NOISY = WIDE  # identical work that differs by more hides what a speed-up's interval must be able to show
 MOST = 0.5  # share of disturbed pairs from which on a trimmed mean no longer leaves the disturbance out
+BEST_SHARE = 0.05  # of the pairs, in which data takes the least time from core to core
+# Times as long as then. On an AMD EPYC single looks found 1 to 1.25 times while the cores were together, and 2 to 2.5
+# times while they were apart.
+APART = 1.5
+OFTEN = 0.1  # share of pairs with cores apart that is worth a word on a noisy machine
 KEPT = 0.9  # share of identical work's figures, the nearest to 1: one odd case doesn't make a machine noisy
 
 
@@ -73,6 +80,40 @@ def machine_noise(run: Run, floor: NoiseFloor) -> MachineNoise:
     drifts = drift_by_variant(run)
     drifting = max(drifts, key=drifts.__getitem__, default="")
     return MachineNoise(min(near), max(near), len(ratios), disturbed, pairs, drifting, drifts.get(drifting, 0.0))
+
+
+@dataclass(frozen=True)
+class CoresApart:
+    """Pairs of rounds in which data took long from core to core, as where a host moves a virtual machine's cores apart:
+    that slows variants whose threads share work."""
+
+    pairs: int
+    looked_at: int
+    """Pairs of which it is known how long data took."""
+    times: float
+    """How many times as long as at best it took in these pairs, on average; 0 without any."""
+
+    @property
+    def is_often(self) -> bool:
+        return self.pairs > OFTEN * self.looked_at
+
+
+def cores_apart(run: Run) -> CoresApart:
+    """The pairs of a variant and the reference in which data took at least APART times as long as at best. A state that
+    lasted for the whole run is not seen."""
+    found = [
+        sorted(chain.from_iterable(one.core_to_core for one in own))
+        for own in _by_run(record for record in run.measured() if record.variant != run.reference)
+    ]
+    times = [one / looks[int(BEST_SHARE * len(looks))] for looks in found for one in looks]
+    apart = [one for one in times if one >= APART]
+    return CoresApart(len(apart), len(times), fmean(apart) if apart else 0.0)
+
+
+def _by_run(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """The records of each run; of several that are pooled, too."""
+    for own in zip_longest(*(record.by_run for record in records)):
+        yield [one for one in own if one is not None]
 
 
 def drift_by_variant(run: Run) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
 JOINED = ("rounds_s", "probe_s", "batches_s", "tokens_s", "energy_j", "waited_s")  # a value a round
-IN_BLOCKS = ("reference_s", "reference_waited_s")
+IN_BLOCKS = ("reference_s", "reference_waited_s", "core_to_core")
 MEDIANS = ("load_s", "compile_s", "conversion_s", "first_generate_s", "resident_before_load_bytes")  # per variant
 OF_QUALITY = ("quality", "quality_note", "loss_blocks", "item_blocks")
 SAME_QUALITY = 1e-6  # relative

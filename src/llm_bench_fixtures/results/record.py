@@ -13,7 +13,7 @@ from typing_extensions import TypeVar  # one with a default
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.needs import Parts
-from llm_bench_fixtures.reading import Count, Duration, Figure, Name, Offset, Text
+from llm_bench_fixtures.reading import Count, Duration, Figure, Name, Offset, Ratio, Text
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
@@ -138,6 +138,9 @@ class Record(RecordHead):
     measured in blocks."""
     reference_waited_s: tuple[Offset, ...] = ()
     """Seconds that the threads of each of the reference's rounds waited for a core, summed."""
+    core_to_core: tuple[Ratio, ...] = ()
+    """Time in which a core read what another had just written, over that in which it read it again: mean of the looks
+    in each round's block; empty where these were too few."""
     expected_variance: VarianceEstimate = NO_PRIOR
     """Expected variance of the log ratio of a pair of rounds, estimated from the run's other comparisons. Empty until
     the run is built, and where the record wasn't measured in blocks."""

@@ -225,7 +225,8 @@ def faults_of_record(record: Record) -> Iterator[str]:
 
 def _blocks_fit(record: Record) -> bool:
     """Whether what was measured along with each round is there for each or for none."""
-    lengths = {len(one) for one in (record.reference_s, record.waited_s, record.reference_waited_s)}
+    by_round = record.reference_s, record.waited_s, record.reference_waited_s, record.core_to_core
+    lengths = set(map(len, by_round))
     expected, drift = record.expected_variance, record.drift
     is_variance = expected == NO_PRIOR or (0 < expected.variance <= LARGEST and 0 < expected.freedom <= LARGEST)
     is_drift = drift == NO_PRIOR or (0 < drift.variance <= MOST_DRIFT and 1 <= drift.freedom <= LARGEST)

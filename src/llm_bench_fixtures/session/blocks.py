@@ -22,6 +22,7 @@ from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.processes.calls import NEVER, Preemptions
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
+from llm_bench_fixtures.processes.core_to_core import CoreLooks
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, are_far_apart, log_ratio
@@ -61,6 +62,7 @@ FREEDOM_FOR_FEW = 1.0  # of the expected variance: with it two pairs tell as muc
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
 LOOK_EVERY_S = 0.001
+LEAST_LOOKS = 3  # from core to core in a block: single ones scatter by 20 %
 SHOWN_WAIT_S = 1.0  # shorter waits come before many turns, and would be all that is ever shown
 LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
 MOST_REST_S = 20.0  # seconds that a case waits for its servers: what still runs then may be other work
@@ -81,6 +83,7 @@ def measure_side_by_side(
     clock: Callable[[], float] = time.monotonic,
     on_cut: Callable[[Mapping[str, Measured], Spent], None] = lambda *_: None,
     on_end: Callable[[Blocks], None] = lambda _: None,
+    looks: CoreLooks | None = None,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
     """Measure a case's variants in turns, and return what was measured of each, or what failed, and the time spent. A
     failure ends the turns of its variant only.
@@ -88,9 +91,11 @@ def measure_side_by_side(
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
     step: is called between turns. on_cut: takes what has its least rounds, and the time spent, where something else
     than a variant, as a test's time limit, ends the case before its time; that is raised on. on_end: takes the blocks
-    of a case that was not cut, which can go on.
+    of a case that was not cut, which can go on. looks: measures how long data takes from core to core, where that is
+    due; None: a new one.
     """
-    run = Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
+    coin = coin or random.Random()  # noqa: S311  # no secret
+    run = Blocks(dict(entries), reference, pace, step, coin, clock, looks or CoreLooks())
     try:
         run.warm_up()
         run.run()
@@ -111,6 +116,8 @@ class Blocks:
     step: Step
     coin: random.Random
     clock: Callable[[], float]
+    looks: CoreLooks
+    """Measures how long data takes from one core to another, where that is due."""
     first_draw: int = field(init=False)
     """The number of the way in which threads are bound in the first block."""
     in_a_row: int = 1
@@ -135,7 +142,9 @@ class Blocks:
     is_further: bool = False
     """Whether the block comes after the case's first ones, with others between them."""
     crowded: list[float] = field(default_factory=list)
-    """Share of each block's looks in which other work ran."""
+    """Share of each block's turns before which other work ran."""
+    looked: list[list[float]] = field(default_factory=list)
+    """What the looks of each block found, that of the current one included."""
     share_done: float = 0.0
     """Share of the current block's slices that are done."""
     doing: str = ""
@@ -223,7 +232,8 @@ class Blocks:
         all rounds span the same time, and shifted by a share of a slice that is drawn anew."""
         self.doing, before_s = self._round, self.elapsed_s
         first = self.blocks * self.in_a_row
-        looks: list[bool] = []
+        calm: list[bool] = []
+        self.looked.append([])
         is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
         slice_tokens = {name: 0 if self.preempts else self._slice_tokens(self.entries[name]) for name in names}
         preemptions = {name: Preemptions(PREEMPTED_SLICE_S if self.preempts else math.inf) for name in names}
@@ -239,7 +249,9 @@ class Blocks:
             name = min(going, key=lambda one: (taken[one] + shifts[one]) / slices[one])
             self.share_done = sum(map(min, taken.values(), slices.values())) / sum(slices.values())
             entry, taken[name] = self.entries[name], taken[name] + 1
-            looks.append(self._await_calm(entry) or is_next_to_server)
+            calm.append(self._await_calm(entry) or is_next_to_server)
+            if calm[-1] and self._has_shared_work and (found := self.looks.look()) is not None:
+                self.looked[-1].append(found)
             self.step(self.doing, name, self._left)
             done = None
             with self._resting(entry), self._failing(entry):
@@ -254,7 +266,7 @@ class Blocks:
                 taken[name] = slices[name]
             if len(going) == 1:  # nobody else waits for a turn
                 preemptions[next(iter(going))].every_s = math.inf
-        self.crowded.append(1 - fmean(looks) if looks else 0.0)
+        self.crowded.append(1 - fmean(calm) if calm else 0.0)
         self.blocks += 1
         self.block_s = self.elapsed_s - before_s
 
@@ -371,9 +383,14 @@ class Blocks:
         return {number: done for number, done in rounds.items() if self._crowding(number) <= CROWDED_SHARE}
 
     def _crowding(self, number: int) -> float:
-        """Share of the looks of that round's block in which other work ran; 0 of a block that is still going on."""
+        """Share of the turns of that round's block before which other work ran; 0 of a block that is still going on."""
         block = number // self.in_a_row
         return self.crowded[block] if block < len(self.crowded) else 0.0
+
+    def _core_to_core(self, rounds: Rounds) -> tuple[float, ...]:
+        """Mean of the looks in each round's block; none where one had too few."""
+        found = [self.looked[number // self.in_a_row] for number in rounds]
+        return tuple(map(fmean, found)) if all(len(one) >= LEAST_LOOKS for one in found) else ()
 
     def _is_narrow(self, name: str, measured: Measured, half_width: float) -> bool:
         if measured.reference_rounds and name != self.reference:
@@ -463,6 +480,11 @@ class Blocks:
             entry.step_s = fmean(own[-1].decode_steps_s or (own[-1].latency_s,))
             yield own
 
+    @property
+    def _has_shared_work(self) -> bool:
+        """Whether threads of a variant share its work on cores of this machine, while all others stand still."""
+        return self.pace.cores > 1 and not self._is_whole
+
     def _binds(self, entry: Entry) -> bool:
         """Whether its threads are bound where that changes nothing: next to others, on this machine's CPU."""
         return len(self.entries) > 1 and entry.model.can_pause
@@ -527,6 +549,7 @@ class Blocks:
             tuple(counted.values()),
             tuple(base[number] for number in counted) if base else (),
             len(rounds) - len(counted),
+            self._core_to_core(counted),
         )
 
     def _counted(self, rounds: Rounds) -> Rounds:

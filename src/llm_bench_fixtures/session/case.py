@@ -83,6 +83,9 @@ class Measured:
     """Rounds of the reference in the same blocks; empty where there was no reference among them."""
     crowded_rounds: int = 0
     """How many more there were, in blocks that are left out because other programs ran in them."""
+    core_to_core: tuple[float, ...] = ()
+    """Time in which a core read what another had just written, over that in which it read it again: mean of the looks
+    in each round's block; empty where these were too few."""
 
     @property
     def waited_s(self) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
 
+RATIO_DECIMALS = 3
 TIME_DIGITS = 7  # digits of a token's seconds: clocks are no finer than 0.1 µs, and records stay small
 
 
@@ -67,6 +68,7 @@ def with_times(record: Record, measured: Measured, *, is_remote: bool = False) -
         waited_s=_rounded(measured.waited_s),
         reference_s=measured.reference_s,
         reference_waited_s=_rounded(measured.reference_waited_s),
+        core_to_core=tuple(round(one, RATIO_DECIMALS) for one in measured.core_to_core),
     )
 
 

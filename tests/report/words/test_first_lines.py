@@ -170,6 +170,13 @@ def test_more_rounds_are_no_advice_where_most_are_disturbed() -> None:
     assert "--llm" not in found
 
 
+def test_a_host_that_often_kept_cores_apart_is_said_of_a_noisy_machine() -> None:
+    """Half of the pairs of four variants; one in ten is not worth a word."""
+    told = "; in 20 of 40 pairs of rounds, data took long from core to core (a host may have moved these apart). Safe"
+    assert told in findings(noisy(core_to_core=(1.8,) * 5 + (3.6,) * 5)).noisy
+    assert "core to core" not in findings(noisy(core_to_core=(1.8,) * 9 + (3.6,))).noisy
+
+
 def test_variants_that_drift_between_cases_make_a_machine_noisy() -> None:
     """Identical work was no different: the reference is slowed as little as it. More rounds don't help: a case is over
     before the machine's state changes."""

@@ -48,6 +48,15 @@ def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     )
 
 
+def test_how_many_pairs_of_rounds_had_cores_apart() -> None:
+    """Three of ten, in which data took twice as long."""
+    bf16 = make_block_record("bf16", 2.0, core_to_core=(1.8,) * 7 + (4.0, 3.2, 3.6))
+    assert footnotes(make_block_record(spread=0.0), bf16)[2] == (
+        "In 3 of 10 pairs data took long from core to core, 2 times as long as at best, as where a host moves a "
+        "virtual machine's cores apart. That slows variants whose threads share work."
+    )
+
+
 def test_how_far_cases_drift_apart() -> None:
     """A deviation of 0.15 in logarithms is one of 16 %. One of 2 % isn't said: a calm machine shows as much."""
     records = [

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.answer.noise import disturbance, drift_by_variant, in_turns_at_all, was_alone
+from llm_bench_fixtures.answer.noise import cores_apart, disturbance, drift_by_variant, in_turns_at_all, was_alone
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
@@ -35,6 +35,9 @@ def noise_warning(seen: Evidence) -> str:
     if noise.is_mostly_disturbed:
         seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
         todo = "More rounds won't help: wait until it is calm"
+    if (apart := cores_apart(seen.run)).is_often:
+        pairs = f"{apart.pairs} of {count(apart.looked_at, 'pair')} of rounds"
+        seen_of_it.append(f"in {pairs}, data took long from core to core (a host may have moved these apart)")
     gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
     groups = {
         "faster": [name for name, found in gains.items() if found.is_faster],
@@ -64,6 +67,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
         if left_out := sum(record.crowded_rounds for record in run.measured()):
             yield f"{count(left_out, 'more round')} left out, because other programs ran meanwhile."
         yield from _disturbed(run)
+        yield from _apart(run)
         yield from _drifts(run)
     elif len({record.variant for record in run.measured()}) > 1:
         yield "The variants took no turns: a speed-up is a ratio of medians from different minutes."
@@ -99,6 +103,17 @@ def _disturbed(run: Run) -> Iterator[str]:
         yield (
             f"Each round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
             f"{count(rounds, 'pair')}, a thread had to wait for a core."
+        )
+
+
+def _apart(run: Run) -> Iterator[str]:
+    """In how many pairs data took long from core to core; nothing where it took long in none."""
+    found = cores_apart(run)
+    if found.pairs:
+        yield (
+            f"In {found.pairs} of {count(found.looked_at, 'pair')} data took long from core to core, {found.times:.2g} "
+            "times as long as at best, as where a host moves a virtual machine's cores apart. That slows variants "
+            "whose threads share work."
         )
 
 
