@@ -18,16 +18,8 @@ PACKAGE = Path(str(llm_bench_fixtures.__file__)).parent
 # Of llm_session, which other fixtures share; of functions that fill tensors; of what narrows a speed-up's interval; of
 # weights on disk; of a handle's turns.
 INTERNAL = {"BenchSession", "Batch", "VarianceEstimate", "ScratchFolder", "Preemptions"}
-PLAIN = {
-    "Name",
-    "Text",
-    "Figure",
-    "Count",
-    "Duration",
-    "Offset",
-    "Ratio",
-    "SinceStart",
-}  # texts and numbers with limits
+# Texts and numbers with limits.
+PLAIN = {"Name", "Text", "Figure", "Count", "Duration", "Offset", "Ratio", "SinceStart"}
 
 
 def names_for_type_checkers() -> dict[str, str]:

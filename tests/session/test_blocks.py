@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, repeat
 from types import SimpleNamespace
@@ -21,7 +21,6 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_o
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.processes.calls import Preemptions
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
-from llm_bench_fixtures.processes.core_to_core import CoreLooks
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
@@ -67,8 +66,7 @@ class Table:
 
     def run(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None) -> Outcome:
         coins = random.Random(coin)  # noqa: S311  # no secret
-        looks = CoreLooks(lambda: None)
-        found, spent = measure_side_by_side(self.entries, "fp32", pace, step, coins, self.clock, looks=looks)
+        found, spent = measure_side_by_side(self.entries, "fp32", pace, step, coins, self.clock)
         return Outcome(found, spent)
 
     @property
@@ -185,8 +183,9 @@ class FakeModel:
 
 @pytest.fixture
 def table(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """Every core is free."""
+    """Every core is free, and no look from core to core finds anything."""
     monkeypatch.setattr(blocks, "free_cores", lambda: 64)
+    monkeypatch.setattr(blocks, "CoreLooks", lambda: SimpleNamespace(look=lambda: None))
     return Table(clock)
 
 
@@ -1285,82 +1284,81 @@ def test_a_round_of_unknown_waiting_makes_all_unknown() -> None:
     assert Measured(None, (known, replace(known, waited_s=None))).waited_s == ()
 
 
-@dataclass
-class FakeLooks:
-    """Looks that find these one after the other, and then the last of them."""
-
-    found: list[float | None]
-    at_s: list[float] = field(default_factory=list)
-    clock: Callable[[], float] = lambda: 0.0
-
-    def look(self) -> float | None:
-        self.at_s.append(self.clock())
-        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+Look = Callable[..., "list[float]"]
 
 
-def with_looks(table: Table, *found: float | None, cores: int = 2) -> tuple[tuple[float, ...], FakeLooks]:
-    """What bf16's three rounds have of looks, of which there is one before each turn of four variants."""
+@pytest.fixture
+def look(table: Table, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """Lets looks find these one after the other, and then the last of them; gives when there was one."""
     for name in ("fp32", "bf16", "int8", "nf4"):
         table.add(name, 1.0)
-    looks = FakeLooks([*found], clock=table.clock)
-    pace = replace(FAST, cores=cores)
-    run = Outcome(*measure_side_by_side(table.entries, "fp32", pace, clock=table.clock, looks=cast(CoreLooks, looks)))
-    return run["bf16"].core_to_core, looks
+
+    def made(*found: float | None) -> list[float]:
+        coming, at_s = [*found], list[float]()
+
+        def one() -> float | None:
+            at_s.append(table.clock())
+            return coming.pop(0) if len(coming) > 1 else coming[0]
+
+        monkeypatch.setattr(blocks, "CoreLooks", lambda: SimpleNamespace(look=one))
+        return at_s
+
+    return made
 
 
-def test_a_round_has_the_mean_of_the_looks_in_its_block(table: Table) -> None:
-    """Those of which one tells nothing, too."""
-    core_to_core, looks = with_looks(table, 1.0, 2.0, 3.0, 2.0, 4.0, None, 4.0, 4.0, 2.0)
-    assert core_to_core == (2.0, 4.0, 2.0)
-    assert looks.at_s == [float(second) for second in range(12)]
+TWO_CORES = replace(FAST, cores=2)
 
 
-def test_a_block_with_too_few_looks_tells_nothing_of_any(table: Table) -> None:
+def test_a_round_has_the_mean_of_the_looks_in_its_block(table: Table, look: Look) -> None:
+    """There is one before each turn of four variants, of which one tells nothing."""
+    at_s = look(1.0, 2.0, 3.0, 2.0, 4.0, None, 4.0, 4.0, 2.0)
+    assert table.run(TWO_CORES)["bf16"].core_to_core == (2.0, 4.0, 2.0)
+    assert at_s == [float(second) for second in range(12)]
+
+
+def test_a_block_with_too_few_looks_tells_nothing_of_any(table: Table, look: Look) -> None:
     """Single looks scatter."""
-    core_to_core, _ = with_looks(table, 2.0, 2.0, None, None, 2.0)
-    assert core_to_core == ()
+    look(2.0, 2.0, None, None, 2.0)
+    assert table.run(TWO_CORES)["bf16"].core_to_core == ()
 
 
 @pytest.mark.parametrize("cores", [0, 1])
-def test_what_runs_on_one_core_shares_nothing(cores: int, table: Table) -> None:
-    core_to_core, looks = with_looks(table, 2.0, cores=cores)
-    assert (core_to_core, looks.at_s) == ((), [])
+def test_what_runs_on_one_core_shares_nothing(cores: int, table: Table, look: Look) -> None:
+    at_s = look(2.0)
+    assert table.run(replace(FAST, cores=cores))["bf16"].core_to_core == ()
+    assert at_s == []
 
 
-def test_beside_a_server_there_are_no_looks(table: Table) -> None:
+def test_beside_a_server_there_are_no_looks(table: Table, look: Look) -> None:
     """It works meanwhile."""
     table.add("endpoint", 1.0, is_beside=True)
-    core_to_core, looks = with_looks(table, 2.0)
-    assert (core_to_core, looks.at_s) == ((), [])
+    at_s = look(2.0)
+    assert table.run(TWO_CORES)["bf16"].core_to_core == ()
+    assert at_s == []
 
 
-def test_there_is_no_look_while_other_work_runs(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_look_while_other_work_runs(table: Table, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_are_free", lambda _: False)
-    core_to_core, looks = with_looks(table, 2.0)
-    assert (core_to_core, looks.at_s) == ((), [])
+    at_s = look(2.0)
+    assert table.run(TWO_CORES)["bf16"].core_to_core == ()
+    assert at_s == []
 
 
-def test_what_a_cut_block_s_looks_found_is_kept(table: Table) -> None:
-    """The third block is cut before its last turn, which isn't the reference's. Bug: no round had any."""
+def test_where_a_block_is_cut_its_rounds_have_their_looks(table: Table, look: Look) -> None:
+    """The third block is cut before its last turn, which isn't the reference's: three variants have three rounds."""
+    look(2.0)
     cut: dict[str, Measured] = {}
-    for name in ("fp32", "bf16", "int8", "nf4"):
-        table.add(name, 1.0)
     turns = iter(range(4 + 11))  # those that warm up, and the timed ones
 
     def step(*_: object) -> None:
         if next(turns, None) is None:
             raise TimeUp
 
+    def keep(found: Mapping[str, Measured], _: Spent) -> None:
+        cut.update(found)
+
+    coin = random.Random(1)  # noqa: S311  # no secret
     with pytest.raises(TimeUp):
-        measure_side_by_side(
-            table.entries,
-            "fp32",
-            replace(FAST, cores=2),
-            step,
-            random.Random(1),  # noqa: S311  # no secret
-            table.clock,
-            on_cut=lambda found, _: cut.update(found),
-            looks=cast(CoreLooks, FakeLooks([2.0])),
-        )
+        measure_side_by_side(table.entries, "fp32", TWO_CORES, step, coin, table.clock, on_cut=keep)
     assert len(cut) == 3
     assert {one.core_to_core for one in cut.values()} == {(2.0,) * 3}

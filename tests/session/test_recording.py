@@ -41,12 +41,13 @@ def recorded(measured: Measured, *, decode: Any = text_of, is_remote: bool = Fal
 
 
 def test_a_record_holds_its_rounds_batches_and_texts() -> None:
-    record = recorded(Measured(None, (ROUND, ROUND), crowded_rounds=1))
+    record = recorded(Measured(None, (ROUND, ROUND), crowded_rounds=1, core_to_core=(2.00049, 4.0)))
     assert (record.test, record.gate, record.status) == ("test_a.py::test", {"latency_s": "5%"}, Status.MEASURED)
     assert record.rounds_s == (0.5, 0.5)
     assert record.batches_s == ((0.25, 0.25),) * 2
     assert record.tokens_s == (((0.1, 0.2), (0.1, 0.2)),) * 2
     assert (record.batch_rows, record.pauses, record.crowded_rounds) == ((1, 1), 2, 1)
+    assert record.core_to_core == (2.0, 4.0)
     assert (record.energy_j, record.waited_s, record.reference_s) == ((3.0, 3.0), (0.0, 0.0), ())
     assert record.outputs == ("(7, 8)", "(9, 10)")
     assert record.workload is not None

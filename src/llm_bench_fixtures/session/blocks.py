@@ -62,7 +62,7 @@ FREEDOM_FOR_FEW = 1.0  # of the expected variance: with it two pairs tell as muc
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
 LOOK_EVERY_S = 0.001
-LEAST_LOOKS = 3  # from core to core in a block: single ones scatter by 20 %
+LEAST_CORE_LOOKS = 3  # of which a block's mean is, or more: single ones scatter by 20 %
 SHOWN_WAIT_S = 1.0  # shorter waits come before many turns, and would be all that is ever shown
 LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
 MOST_REST_S = 20.0  # seconds that a case waits for its servers: what still runs then may be other work
@@ -83,7 +83,6 @@ def measure_side_by_side(
     clock: Callable[[], float] = time.monotonic,
     on_cut: Callable[[Mapping[str, Measured], Spent], None] = lambda *_: None,
     on_end: Callable[[Blocks], None] = lambda _: None,
-    looks: CoreLooks | None = None,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
     """Measure a case's variants in turns, and return what was measured of each, or what failed, and the time spent. A
     failure ends the turns of its variant only.
@@ -91,11 +90,9 @@ def measure_side_by_side(
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
     step: is called between turns. on_cut: takes what has its least rounds, and the time spent, where something else
     than a variant, as a test's time limit, ends the case before its time; that is raised on. on_end: takes the blocks
-    of a case that was not cut, which can go on. looks: measures how long data takes from core to core, where that is
-    due; None: a new one.
+    of a case that was not cut, which can go on.
     """
-    coin = coin or random.Random()  # noqa: S311  # no secret
-    run = Blocks(dict(entries), reference, pace, step, coin, clock, looks or CoreLooks())
+    run = Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
     try:
         run.warm_up()
         run.run()
@@ -116,8 +113,6 @@ class Blocks:
     step: Step
     coin: random.Random
     clock: Callable[[], float]
-    looks: CoreLooks
-    """Measures how long data takes from one core to another, where that is due."""
     first_draw: int = field(init=False)
     """The number of the way in which threads are bound in the first block."""
     in_a_row: int = 1
@@ -143,14 +138,16 @@ class Blocks:
     """Whether the block comes after the case's first ones, with others between them."""
     crowded: list[float] = field(default_factory=list)
     """Share of each block's turns before which other work ran."""
+    core_looks: CoreLooks = field(init=False)
     looked: list[list[float]] = field(default_factory=list)
-    """What the looks of each block found, that of the current one included."""
+    """What the looks of each block found, from core to core; that of the current one included."""
     share_done: float = 0.0
     """Share of the current block's slices that are done."""
     doing: str = ""
 
     def __post_init__(self) -> None:
         self.first_draw = self.coin.randrange(os.cpu_count() or 1)
+        self.core_looks = CoreLooks()
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, run the rest that aren't timed, and find how threads are
@@ -250,7 +247,7 @@ class Blocks:
             self.share_done = sum(map(min, taken.values(), slices.values())) / sum(slices.values())
             entry, taken[name] = self.entries[name], taken[name] + 1
             calm.append(self._await_calm(entry) or is_next_to_server)
-            if calm[-1] and self._has_shared_work and (found := self.looks.look()) is not None:
+            if calm[-1] and self._has_shared_work and (found := self.core_looks.look()) is not None:
                 self.looked[-1].append(found)
             self.step(self.doing, name, self._left)
             done = None
@@ -390,7 +387,7 @@ class Blocks:
     def _core_to_core(self, rounds: Rounds) -> tuple[float, ...]:
         """Mean of the looks in each round's block; none where one had too few."""
         found = [self.looked[number // self.in_a_row] for number in rounds]
-        return tuple(map(fmean, found)) if all(len(one) >= LEAST_LOOKS for one in found) else ()
+        return tuple(map(fmean, found)) if all(len(one) >= LEAST_CORE_LOOKS for one in found) else ()
 
     def _is_narrow(self, name: str, measured: Measured, half_width: float) -> bool:
         if measured.reference_rounds and name != self.reference:

@@ -15,7 +15,6 @@ from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.models.needs import Round
-from llm_bench_fixtures.processes.core_to_core import CoreLooks
 from llm_bench_fixtures.progress import Left, Part, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
 from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s
@@ -66,7 +65,6 @@ class SideBySide:
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
         self.further = FurtherRounds(setup, loader, deadline)
-        self._looks = CoreLooks()
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -192,9 +190,7 @@ class SideBySide:
 
             keep = functools.partial(self._keep, case, weight, asking.id, entries)
             ended: list[Blocks] = []
-            found, spent = measure_side_by_side(
-                entries, self._reference, pace, step, on_cut=keep, on_end=ended.append, looks=self._looks
-            )
+            found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep, on_end=ended.append)
             keep(found, spent)
         for blocks in ended if self._goes_on else ():
             self.further.add(Visited(case, blocks, spent.rounds_s, found))
