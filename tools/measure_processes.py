@@ -231,8 +231,9 @@ def identical_work(run: Mapping[str, Any]) -> dict[str, list[float]]:
     configurations = {variant["id"]: variant["configuration"] for variant in run["variants"]}
     peaks: dict[str, dict[tuple[str, str], int]] = {variant: {} for variant in configurations}
     for record in run["records"]:
-        if record["memory"]:
-            peaks[record["variant"]][record["scenario"], record["case"]] = record["memory"]["peak_resident_bytes"]
+        if memory := record["memory"]:
+            own = memory["peak_resident_bytes"] - (memory["library_bytes"] or 0)
+            peaks[record["variant"]][record["scenario"], record["case"]] = own
     reference = run["reference"]
     same = [name for name, what in configurations.items() if name != reference and what == configurations[reference]]
     return {

@@ -9,7 +9,7 @@ suspending processes, waking them, tokens that warm caches. Waits for other work
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 
 from llm_bench_fixtures.measure import turns
 from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.processes.calls import Preemptions
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Entry, Spent
 
@@ -45,7 +46,11 @@ def raw_turns(*what: Any, **how: Any) -> Any:
 
 def main() -> None:
     noted, in_turns = Turns(), IsolatedModel.in_turns
-    IsolatedModel.in_turns = lambda self, _, *what, **how: in_turns(self, raw_turns, *what, **how)  # type: ignore[method-assign]
+
+    def raw(self: IsolatedModel, preemptions: Preemptions, _: object, *what: Any, **how: Any) -> Iterator[Any]:
+        return in_turns(self, preemptions, raw_turns, *what, **how)
+
+    IsolatedModel.in_turns = raw  # type: ignore[method-assign]
     measuring.measure_side_by_side = noted.measured  # type: ignore[assignment]
     status = pytest.main([str(ROOT / "benchmarks"), *sys.argv[1:]])
     if status:

@@ -22,6 +22,7 @@ from llm_bench_fixtures.models.isolated import IsolatedModel
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
     from llm_bench_fixtures.models.model import Model
+    from llm_bench_fixtures.processes.calls import Preemptions
     from llm_bench_fixtures.workloads import Workload
 
 SIZE = 64  # rows of the matrix, which has 16 kB: it displaces next to nothing of the model in the processor's caches
@@ -34,21 +35,26 @@ def pytest_configure(config: pytest.Config) -> None:
     variant, _, share = os.environ["LLM_BENCH_SLOW"].rpartition(":")
     in_turns = IsolatedModel.in_turns
 
-    def slower(self: IsolatedModel, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def slower(
+        self: IsolatedModel, preemptions: Preemptions, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Iterator[Any]:
         if self.variant.id != variant or function is not take_turns:
-            return in_turns(self, function, *args, **kwargs)
-        return in_turns(self, slower_turns, float(share), *args, **kwargs)
+            return in_turns(self, preemptions, function, *args, **kwargs)
+        self.call(settle_products, args[0], float(share))  # nobody preempts it there
+        return in_turns(self, preemptions, slower_turns, *args, **kwargs)
 
     IsolatedModel.in_turns = slower  # type: ignore[method-assign]
     config.add_cleanup(lambda: setattr(IsolatedModel, "in_turns", in_turns))
 
 
-def slower_turns(
-    model: Model, pause: Callable[[], None], share: float, workload: Workload, **how: Any
-) -> tuple[Round, ...]:
-    """`take_turns`, each token after its share of the work."""
+def settle_products(model: Model, workload: Workload, share: float) -> None:
+    """Find how many products before each token of the workload make its rounds longer by the share."""
     if workload.digest not in _PRODUCTS:
         _PRODUCTS[workload.digest] = products_for(model, workload, share)
+
+
+def slower_turns(model: Model, pause: Callable[[], None], workload: Workload, **how: Any) -> tuple[Round, ...]:
+    """`take_turns`, each token after its share of the work."""
     with working(model, _PRODUCTS[workload.digest]):
         return take_turns(model, pause, workload, **how)
 
