@@ -62,5 +62,11 @@ def test_a_limit_on_processes_is_named(error: Exception) -> None:
 )
 def test_an_unknown_name_is_answered_with_the_nearest(given: str, near: tuple[str, ...], meant: str) -> None:
     assert f"{meant}: perplexity, latency_s, latency_cv" in str(
-        UnknownName("metric", given, ["perplexity", "latency_s", "latency_cv"], near)
+        UnknownName("metric", given, ["perplexity", "latency_s", "latency_cv", "perplexity"], near)
     )
+
+
+def test_a_long_list_stands_only_where_nothing_is_near() -> None:
+    names = [f"name-{number}" for number in range(100)]
+    assert str(UnknownName("name", "nam-7", names)) == "unknown name 'nam-7'. Did you mean name-7?"
+    assert str(UnknownName("name", "x", names)).startswith("unknown name 'x'. Known: name-0, ")

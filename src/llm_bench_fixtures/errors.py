@@ -11,6 +11,7 @@ from llm_bench_fixtures.text import harmless_text, some_of, without_middle
 LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
 PROCESS_LIMIT = " (most often a limit on processes and threads: ulimit -u, or the container's)"
+MOST_LISTED = 50  # names, next to one that was probably meant
 LEAST_ALIKE = 0.7  # similarity of two names, one of which is a typing error of the other
 
 
@@ -71,20 +72,21 @@ class HookFailed(InvalidSetting):
 
 
 class UnknownName(InvalidSetting):
-    """A name that isn't in the list it was looked up in. The message gives the nearest, and the list.
+    """A name that isn't in the list it was looked up in. The message gives the nearest, and the list; a long one only
+    where nothing is near.
 
-    near: what was probably meant; without any, the name that is spelled most alike. known: empty where the list is too
-    long to be of use.
+    near: what was probably meant; without any, the name that is spelled most alike.
     """
 
     def __init__(self, kind: str, given: str, known: Iterable[str], near: Sequence[str] = ()) -> None:
         from difflib import get_close_matches
 
-        names = list(known)
+        names = list(dict.fromkeys(known))
         others = [name for name in names if name != given]  # where it is known, but not for this
         near = near or get_close_matches(given, others, n=1, cutoff=LEAST_ALIKE)
         meant = f" Did you mean {alternatives(near)}?" if near else ""
-        listed = f" Known: {', '.join(names)}" if names else ""
+        is_shown = names and not (near and len(names) > MOST_LISTED)
+        listed = f" Known: {', '.join(names)}" if is_shown else ""
         super().__init__(f"unknown {kind} {given!r}.{meant}{listed}")
 
 

@@ -19,11 +19,11 @@ def test_only_what_is_installed_is_listed() -> None:
 @pytest.mark.parametrize(
     ("backend", "device", "why"),
     [
-        ("endpoint", "cpu", "endpoint has no number of threads to set: the server sets them"),
-        ("torch", "cuda", "torch has no number of threads to set: the accelerator, not threads, does the work"),
+        ("endpoint", "cpu", "endpoint has no threads to set: the server sets them"),
+        ("torch", "cuda", "torch has no threads to set: the accelerator, not threads, does the work"),
     ],
 )
 def test_where_nobody_sets_threads_the_variant_is_skipped(backend: str, device: str, why: str) -> None:
-    variant = Variant("own-1t", backend, "", threads=1)
-    with pytest.raises(BackendUnavailable, match=why):
-        BACKENDS[backend].check_variant(variant, Device(DeviceKind(device), device, ""))
+    for variant in (Variant("own-1t", backend, "", threads=1), Variant("own-passive", backend, "", is_passive=True)):
+        with pytest.raises(BackendUnavailable, match=why):
+            BACKENDS[backend].check_variant(variant, Device(DeviceKind(device), device, ""))

@@ -28,7 +28,7 @@ from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.tokenizing import TokenizerApart
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import Variant, with_threads
+from llm_bench_fixtures.models.variants import Variant, waiting_passively, with_threads
 from llm_bench_fixtures.processes.calls import NEVER, Preemptions
 from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
@@ -88,6 +88,23 @@ def test_a_variant_in_a_number_of_threads_has_them_and_says_so(make_request: Mak
         assert model.facts.configuration == "plain float32, in 1 thread"
     finally:
         model.close()
+
+
+def waits_asleep(_: TransformersModel) -> bool:
+    return os.environ.get("OMP_WAIT_POLICY") == "passive"
+
+
+def test_a_variant_whose_threads_wait_asleep_has_libraries_that_were_told_so(make_request: MakeRequest) -> None:
+    """In a process that isn't forked, as these read it when they are imported; the others are as before."""
+    request = make_request("fp32")
+    told = []
+    for variant in (waiting_passively(request.variant), request.variant):
+        model = IsolatedModel(replace(request, variant=variant))
+        try:
+            told.append((model.call(waits_asleep), model.facts.configuration))
+        finally:
+            model.close()
+    assert told == [(True, "plain float32, waiting asleep (OMP_WAIT_POLICY=passive)"), (False, "plain float32")]
 
 
 def test_it_gives_the_same_texts_and_facts(

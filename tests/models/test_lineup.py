@@ -149,7 +149,7 @@ def test_what_is_in_the_cache_is_not_said_to_be_exported() -> None:
     """Bug: each run said so, though it is done once."""
     roomy = plan(15 * GB, needs=MAKING)
     assert roomy.making_bytes({"int8"}) == 0
-    assert roomy.describe({"int8"}) == "5 variants are measured side by side (together about 12.0 GB of 15.0)"
+    assert roomy.describe({"int8"}) == "5 variants are loaded together and take turns (about 12.0 GB of 15.0)"
 
 
 SIZES = "the most at a time: about 4.0 GB of 4.0"
@@ -158,12 +158,12 @@ SIZES = "the most at a time: about 4.0 GB of 4.0"
 @pytest.mark.parametrize(
     ("lineup", "sentence"),
     [
-        (plan(10 * GB), "5 variants are measured side by side (together about 10.0 GB of 10.0)"),
-        (plan(14 * GB, needs=OWN), "5 variants are measured side by side (together about 12.0 GB of 14.0)"),
+        (plan(10 * GB), "5 variants are loaded together and take turns (about 10.0 GB of 10.0)"),
+        (plan(14 * GB, needs=OWN), "5 variants are loaded together and take turns (about 12.0 GB of 14.0)"),
         (
             plan(15 * GB, needs=MAKING),
             (
-                "5 variants are measured side by side (together about 12.0 GB of 15.0, and up to 15.0 GB while a model "
+                "5 variants are loaded together and take turns (about 12.0 GB of 15.0, and up to 15.0 GB while a model "
                 "is exported, which is done once)"
             ),
         ),
@@ -194,7 +194,7 @@ SIZES = "the most at a time: about 4.0 GB of 4.0"
             plan(2 * GB, (FP32, FP16, BF16, SERVER_A), "a"),
             "4 variants in groups of 2 + 2 + 2, each with a (the most at a time: about 2.0 GB of 2.0)",
         ),
-        (plan(4 * GB, VARIANTS[1:]), f"4 variants in groups of 2 + 2, those of a group side by side ({SIZES})"),
+        (plan(4 * GB, VARIANTS[1:]), f"4 variants in groups of 2 + 2; those of a group take turns ({SIZES})"),
         (plan(4 * GB, (FP16, BF16, INT8)), f"bf16 is measured next to fp16; alone, at other times, int8 ({SIZES})"),
         (plan(10 * GB, (FP32,)), "fp32 is measured alone (about 2.0 GB of 10.0)"),
         (

@@ -14,6 +14,7 @@ from llm_bench_fixtures.models.variants import (
     Variant,
     is_plain,
     narrow,
+    near_variants,
     parse_precision,
     select_variants,
     tolerance_of,
@@ -64,6 +65,26 @@ def test_an_id_with_a_number_of_threads_is_the_variant_in_so_many(monkeypatch: p
     )
     assert chosen("bf16", reference="fp32-1t") == ["bf16"]
     assert chosen("fp32-1t,bf16", reference="fp32-1t") == ["fp32-1t", "bf16"]
+
+
+def test_an_id_that_ends_in_passive_is_the_variant_whose_threads_wait_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "usable_cores", lambda: 4)
+    first, own, both = select_variants("fp32,fp32-passive,fp32-2t-passive", CATALOGUE, "fp32")
+    assert own == replace(
+        first,
+        id="fp32-passive",
+        description=f"{first.description}, waiting asleep (OMP_WAIT_POLICY=passive)",
+        is_passive=True,
+        threads_of="fp32",
+    )
+    assert (both.id, both.threads, both.is_passive, both.threads_of) == ("fp32-2t-passive", 2, True, "fp32")
+    assert chosen("fp32,onnxruntime-genai-passive") == [
+        "fp32",
+        "ortgenai-fp32-passive",
+        "ortgenai-int4-passive",
+    ]
+    with pytest.raises(UnknownName, match="unknown variant or engine 'fp33'"):
+        chosen("fp33-passive")
 
 
 @pytest.mark.parametrize("name", ["fp32-0t", "fp32-5t"])
@@ -122,9 +143,29 @@ def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownName) as caught:
         chosen("fp32,int4")
     known = ", ".join(
-        [*(variant.id for variant in CATALOGUE), "default", *(name for name, one in BACKENDS.items() if one.variants)]
+        [*(variant.id for variant in CATALOGUE), "default"]
+        + [name for name, one in BACKENDS.items() if one.variants and name != "checkpoint"]  # which is an id, too
     )
-    assert str(caught.value) == f"unknown variant or engine 'int4'. Did you mean ov-int4? Known: {known}"
+    assert str(caught.value) == (
+        "unknown variant or engine 'int4'. Did you mean bnb-nf4, bnb-fp4, ov-int4, ortgenai-int4 or gguf-q4_k_m? "
+        f"Known: {known}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("bnb", ["bnb-int8", "bnb-nf4", "bnb-fp4"]),
+        ("ort", ["ort-fp32", "ort-int8-dynamic", "ort-int8-static", "ortgenai-fp32", "ortgenai-int4"]),
+        ("4-bit", ["bnb-nf4", "bnb-fp4", "ov-int4", "ortgenai-int4", "gguf-q4_k_m"]),
+        ("INT16", ["fp16", "bf16", "compile-bf16"]),
+        ("ov-int9", []),
+    ],
+)
+def test_near_are_the_variants_with_the_name_in_their_ids_or_as_many_bits(name: str, near: list[str]) -> None:
+    assert near_variants(name, CATALOGUE) == near
+    eight_bits = {"ort-int8-static", "bnb-int8", "ao-float8-weight", "gguf-q8_0"}
+    assert eight_bits < set(near_variants("int8", CATALOGUE))
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones() -> None:
@@ -180,7 +221,7 @@ def test_the_group_of_the_reference_is_the_first_alone() -> None:
 
 
 def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
-    with pytest.raises(UnknownName, match=r"mean ov-int4\? Known: precision, quantization, reference, ao-float8-"):
+    with pytest.raises(UnknownName, match=r" or gguf-q4_k_m\? Known: precision, quantization, reference, ao-float8-"):
         narrow(("int4",), CATALOGUE, CATALOGUE)
 
 

@@ -77,7 +77,7 @@ def test_in_one_process_other_numbers_are_skipped_with_the_reason(bench: Bench) 
     bench.write(test_own=SUITE)
     result = bench.run("--llm-threads", "1", "-k", "threads", "-rs")
     result.assert_outcomes(passed=1, skipped=1, deselected=1)
-    result.stdout.fnmatch_lines(["*threads are fixed for a process, and --llm-in-process has one for all variants"])
+    result.stdout.fnmatch_lines(["*threads are set for a process, and --llm-in-process has one for all variants"])
 
 
 @pytest.mark.slow("starts processes that hold models")

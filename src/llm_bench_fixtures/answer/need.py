@@ -230,7 +230,7 @@ def _limitable(name: str, metrics: Mapping[str, Metric]) -> Metric:
         typed = name.lower()
         begun = [one for one in known if one.startswith(typed)]
         near = [known[one] for one in dict.fromkeys([*begun, *get_close_matches(typed, known, NEAREST)])][:NEAREST]
-        raise UnknownName("metric", name, () if near else known.values(), near)
+        raise UnknownName("metric", name, known.values(), near)
     if metrics[name].direction is Direction.NEITHER:
         raise InvalidSetting(f"{name} can't be limited: neither more nor less of it is better")
     return metrics[name]

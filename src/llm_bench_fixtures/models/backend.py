@@ -178,7 +178,8 @@ class Backend:
             raise BackendUnavailable(
                 f"{variant.backend} runs on {names} only; choose it with --llm-device {self.devices[0]}"
             )
-        if variant.threads is not None and not (self.threads_setting and device.kind == "cpu"):
+        sets_threads = variant.threads is not None or variant.is_passive
+        if sets_threads and not (self.threads_setting and device.kind == "cpu"):
             whose = "the accelerator, not threads, does the work" if self.threads_setting else "the server sets them"
-            raise BackendUnavailable(f"{variant.backend} has no number of threads to set: {whose}")
+            raise BackendUnavailable(f"{variant.backend} has no threads to set: {whose}")
         self.check(variant, device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.processes.calls import Answer, Caller, Preemptions, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel
+from llm_bench_fixtures.processes.environment import setting
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress
@@ -75,7 +76,10 @@ class IsolatedModel(ModelHandle):
         of = request.variant, request.source, request.device, request.settings, request.store.root
         assignment = Assignment(*of, self.variant.threads or torch.get_num_threads(), request.offload)
         name = f"{self.variant.id}: the process that it ran in"
-        process = start_function(name, _serve, (assignment,), on_cpu=request.device.kind is DeviceKind.CPU)
+        is_passive = self.variant.is_passive  # which libraries read as they are imported, before a fork
+        can_fork = request.device.kind is DeviceKind.CPU and not is_passive
+        with setting("OMP_WAIT_POLICY", "passive") if is_passive else nullcontext():
+            process = start_function(name, _serve, (assignment,), on_cpu=can_fork)
         self._caller = Caller(process, request.progress, self._keep_traceback)
         try:
             with request.progress.activity(Phase.LOADING, f"starting {self.variant.id}"):

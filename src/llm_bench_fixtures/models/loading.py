@@ -17,7 +17,7 @@ from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import Device, resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.variants import Variant, in_threads
+from llm_bench_fixtures.models.variants import WAITING_PASSIVELY, Variant, in_threads
 from llm_bench_fixtures.processes.memory import library_bytes
 from llm_bench_fixtures.progress import Phase, Progress
 
@@ -77,8 +77,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
         )
     notes = () if backend.takes_attention else _own_attention(request)
     backend.check_variant(request.variant, request.device)
-    if request.variant.threads is not None and request.settings.in_process:
-        raise BackendUnavailable("threads are fixed for a process, and --llm-in-process has one for all variants")
+    if (request.variant.threads is not None or request.variant.is_passive) and request.settings.in_process:
+        raise BackendUnavailable("threads are set for a process, and --llm-in-process has one for all variants")
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         for name in backend.imports:
@@ -96,6 +96,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         model = backend.load(request)
         request.device.synchronize()
     threads = f", {in_threads(request.variant.threads)}" if request.variant.threads is not None else ""
+    threads += WAITING_PASSIVELY if request.variant.is_passive else ""
     facts = replace(
         model.facts,
         label=first_line(model.facts.label) + threads,

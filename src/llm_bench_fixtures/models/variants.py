@@ -4,7 +4,7 @@ its file."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -21,7 +21,7 @@ class Precision(StrEnum):
 
 
 class Arithmetic(StrEnum):
-    """The number format of a model's sums, which bounds how much another order of the same sums may change them."""
+    """The number format that a model adds in: it bounds how much the order of additions may change results."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -54,6 +54,8 @@ SPELLINGS: Mapping[str, Precision] = {
 
 
 IN_THREADS = re.compile(r"(.+)-([0-9]{1,4})t")  # the id of a variant with a number of threads
+PASSIVE = "-passive"  # the end of the id of one whose threads wait asleep
+WIDTH = re.compile(r"[a-z]*([0-9]+)(-?bits?)?")  # of weights, in bits: "int4", "8-bit"
 DEFAULT = "default"
 """Name in a list of variants for those that run where none is named."""
 
@@ -97,8 +99,12 @@ class Variant:
     threads: int | None = None
     """Number of threads. None: torch's default."""
 
+    is_passive: bool = False
+    """Whether its threads sleep while they wait for work (OMP_WAIT_POLICY=passive), where engines by default let them
+    spin for some milliseconds first."""
+
     threads_of: str | None = None
-    """Id of the variant that differs from it in threads only."""
+    """Id of the variant that differs from it only in the number of threads, or in how they wait."""
 
     def __post_init__(self) -> None:
         if not self.id or any(character in self.id for character in ", []"):
@@ -114,9 +120,18 @@ def with_threads(variant: Variant, threads: int) -> Variant:
     return replace(variant, id=name, description=told, threads=threads, threads_of=variant.id)
 
 
+def waiting_passively(variant: Variant) -> Variant:
+    """The variant with threads that wait asleep, such as `ort-fp32-passive`."""
+    told, of = f"{variant.description}{WAITING_PASSIVELY}", variant.threads_of or variant.id
+    return replace(variant, id=variant.id + PASSIVE, description=told, is_passive=True, threads_of=of)
+
+
 def quantized_from(base: Variant, name: str, weights: str, quantization: str) -> Variant:
     """The variant `base` with its weights in fewer bits. weights: what they are, the end of the description."""
     return replace(base, id=name, description=f"{base.id} with {weights}", quantization=quantization, base=base.id)
+
+
+WAITING_PASSIVELY = ", waiting asleep (OMP_WAIT_POLICY=passive)"
 
 
 def in_threads(number: int) -> str:
@@ -131,7 +146,8 @@ def select_variants(
 
     An empty text means those of `default`, or the whole catalogue, and the reference. A backend's name, with "-" for
     "_" too as its extra has it, stands for all its variants, a dtype's spelling ("half") for its variant ("fp16"),
-    "default" for those of `default`, "fp32-2t" for fp32 in two threads.
+    "default" for those of `default`, "fp32-2t" for fp32 in two threads, "fp32-passive" for fp32 whose threads wait
+    asleep.
     Raises UnknownName with the known ids and engines, and InvalidSetting for more threads than cores.
     """
     by_id = {variant.id: variant for variant in catalogue}
@@ -151,6 +167,8 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
     form = IN_THREADS.fullmatch(name)
     if form and form[1] in by_id:
         return (with_threads(by_id[form[1]], int(form[2])),)
+    if name.endswith(PASSIVE):
+        return tuple(map(waiting_passively, _find(name.removesuffix(PASSIVE), by_id, groups)))
     engine = name if name in groups else name.replace("-", "_")
     if engine in groups:
         return groups[engine]
@@ -158,8 +176,19 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
     for variant in by_id.values():
         if precision is not None and variant.precision is precision and is_plain(variant):
             return (variant,)
-    known = (*by_id, *groups)
-    raise UnknownName("variant or engine" if groups else "variant", name, known)
+    kind, near = "variant or engine" if groups else "variant", near_variants(name, by_id.values())
+    raise UnknownName(kind, name, (*by_id, *groups), near)
+
+
+def near_variants(name: str, variants: Iterable[Variant]) -> list[str]:
+    """Ids that the name is a part of, or whose weights have as many bits: "int4" stands for ov-int4 and bnb-nf4."""
+    asked = WIDTH.fullmatch(name.lower())
+
+    def is_near(one: Variant) -> bool:
+        own = WIDTH.match(one.quantization or one.precision)
+        return name.lower() in one.id or bool(asked and own and asked[1] == own[1])
+
+    return [one.id for one in variants if is_near(one)]
 
 
 def is_plain(variant: Variant) -> bool:
@@ -186,7 +215,8 @@ def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequenc
     known = {variant.id for variant in (*catalogue, *variants)}
     for name in names:
         if name not in known and name not in groups:
-            raise UnknownName("variant or group of variants", name, (*groups, *sorted(known)))
+            near = near_variants(name, dict.fromkeys((*catalogue, *variants)))
+            raise UnknownName("variant or group of variants", name, (*groups, *sorted(known)), near)
     wanted = set().union(*(groups.get(name, {name}) for name in names))
     return tuple(variant for variant in variants if variant.id in wanted)
 

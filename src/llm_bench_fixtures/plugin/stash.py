@@ -245,7 +245,7 @@ def swept_variants(config: pytest.Config, variants: Sequence[Variant]) -> tuple[
     others = [number for number in numbers if number != torch.get_num_threads()]
     if not others:
         warn(f"llm-bench: --llm-threads names no number but the default, {torch.get_num_threads()}")
-    free = [variant for variant in variants if variant.threads is None]
+    free = [variant for variant in variants if variant.threads is None and not variant.is_passive]
     return tuple(one for variant in free for one in (variant, *(with_threads(variant, number) for number in others)))
 
 

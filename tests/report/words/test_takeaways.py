@@ -137,6 +137,10 @@ def test_threads_that_hold_each_other_up(
     told = [sentence for sentence in takeaways(run) if "OMP_WAIT_POLICY" in sentence]
     assert bool(told) == is_told
     assert all("(v0 30 % of the rounds' time; fp32 2 %)" in sentence for sentence in told)
+    assert all(sentence.endswith("--llm-variants fp32,v0-passive") for sentence in told)
+    asleep = make_block_record("v0-passive", spread=0.01)
+    known = make_run([own, other, asleep], provenance=make_provenance(threads=threads))
+    assert not any("OMP_WAIT_POLICY" in sentence for sentence in takeaways(known))
 
 
 def without(run: Run, *scenarios: str) -> Run:
@@ -206,7 +210,7 @@ def test_too_few_rounds_are_unknown_and_not_no(rounds_s: tuple[float, ...]) -> N
             make_record(scenario="cache", case="off", workload=off, rounds_s=(1.062, 1.0, 1.1)[: len(rounds_s)]),
         ]
     )
-    assert takeaways(run) == ["Too few rounds to tell the effect of batching, the KV cache."]
+    assert takeaways(run) == ["Too few rounds to show the effect of batching, the KV cache."]
 
 
 def test_a_noisy_batch_size_does_not_hide_a_steady_one() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from llm_bench_fixtures.answer import effects
 from llm_bench_fixtures.answer.effects import Effect
 from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.models.variants import PASSIVE
 from llm_bench_fixtures.report.tables.fit import fit_sentences
 from llm_bench_fixtures.report.tables.load import load_sentences
 from llm_bench_fixtures.report.words.quality import quality_in_short
@@ -40,9 +41,11 @@ def _contention(seen: Evidence) -> Iterator[str]:
     if found is not None:
         own, shares = found
         each = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items())
+        asleep = ",".join((seen.run.reference, *(name + PASSIVE for name in shares)))
         yield (
             f"Threads wait for a core ({each} of the rounds' time; {seen.run.reference} {format_share(own)}): two "
-            "pools of threads in one process compete for the cores. OMP_WAIT_POLICY=passive may help."
+            "pools of threads in one process compete for the cores. To measure them with OMP_WAIT_POLICY=passive: "
+            f"--llm-variants {asleep}"
         )
 
 
@@ -105,7 +108,7 @@ def _too_few_rounds(seen: Evidence) -> Iterator[str]:
     """Unknowns, which are not to be taken for "none"."""
     topics = list(effects.undecided(seen))
     if topics:
-        yield f"Too few rounds to tell the effect of {', '.join(topics)}."
+        yield f"Too few rounds to show the effect of {', '.join(topics)}."
 
 
 def _largest(found: list[Effect]) -> Effect | None:
