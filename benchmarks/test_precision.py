@@ -1,4 +1,4 @@
-"""Which dtype pays: one prompt, every precision."""
+"""Which dtype is worth using: one prompt, every precision."""
 
 import pytest
 

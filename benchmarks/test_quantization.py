@@ -1,4 +1,4 @@
-"""What quantization saves and costs: each quantized variant beside what it is made from, on prompts to be read."""
+"""What quantization saves and costs: each quantized variant next to what it is made from, on readable prompts."""
 
 import pytest
 

@@ -165,7 +165,7 @@ def test_no_text_names_a_variant_that_is_not_there() -> None:
     def unknown(text: str) -> set[str]:
         listed = re.findall(r"--(?:llm-variants|variant)[ =]([a-z0-9,-]+)", text)
         alone = re.findall(r"`((?:fp|bf|autocast-|ort-|bnb-)[a-z0-9-]+)`", text)
-        named = {re.sub(r"-[0-9]+t$", "", name) for name in (*",".join(listed).split(","), *alone)}  # in threads
+        named = {re.sub(r"(-[0-9]+t)?(-passive)?$", "", name) for name in (*",".join(listed).split(","), *alone)}
         return named - {""} - NAMES - MEASURED_BY_DOCS
 
     assert wrong_by_file(TEXTS, unknown) == {}

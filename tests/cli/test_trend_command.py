@@ -68,7 +68,7 @@ def test_a_step_is_told_with_its_levels_and_its_commits(trend: Trend) -> None:
     output, page = trend("--metric", "latency_s")
     runs, advice, step, where = output.lines
     assert runs == "8 runs on main, 2026-01-01 00:00 to 2026-01-08 00:00 UTC"
-    assert advice == "1 step found. Advice, not a verdict: the runs of a history were not measured side by side."
+    assert advice == "1 step found. Advice, not a verdict: the runs were measured at different times."
     place = "between 00000000 (2026-01-04 00:00) and 00000000 (2026-01-05 00:00)"
     assert step == f"  bf16 {place}: latency +100.0 % (worse), 250 ms to 500 ms"
     assert where == f"Page: {trend.page_file}"
@@ -112,8 +112,8 @@ def test_each_fingerprint_has_its_section(trend: Trend) -> None:
         trend.shell.keep(number, both(1.0 + number), hardware=hardware)
     _, page = trend()
     titles = [text for text in page.texts if text.startswith("tiny on ")]
-    where = "2 threads, Linux; on cpu, all in one process"
-    assert titles == [f"tiny on new machine, {where}", f"tiny on old machine, {where}"] * 2  # also in the navigation
+    assert titles == ["tiny on new machine", "tiny on old machine"] * 2  # also in the navigation
+    assert "old machine, 2 threads, Linux" in page.texts
     assert len({name.partition("-")[0] for name in chart_names(page)}) == 2
 
 
@@ -121,8 +121,18 @@ def test_of_several_groups_a_step_tells_which_it_is_in(trend: Trend) -> None:
     trend.keep_levels(0.5, 1.0)
     trend.shell.keep(20, both(1.0), hardware="another")
     output, page = trend("--metric", "latency_s")
-    digest = output.lines[2].split("]")[0].strip(" [")
-    assert digest in page.texts
+    assert {"tiny on another", "tiny on a processor"} < set(page.texts)
+    assert output.lines[2].startswith("  tiny on a processor: bf16 between ")
+
+
+def test_groups_of_one_model_and_machine_are_told_apart_by_what_else_differs(trend: Trend) -> None:
+    libraries = {"torch": "2.6.0", "transformers": "4.57.6"}
+    for number, changed in enumerate(({}, {"torch": "2.7.0"}), 1):
+        trend.shell.keep(number, both(1.0), hardware="M3, 8 cores", libraries={**libraries, **changed})
+    trend.shell.keep(3, both(1.0), hardware="M3, 8 cores", libraries={"transformers": "4.57.6"})
+    _, page = trend()
+    titles = dict.fromkeys(text for text in page.texts if text.startswith("tiny on "))
+    assert list(titles) == ["tiny on M3", "tiny on M3; torch 2.7.0", "tiny on M3; torch 2.6.0"]
 
 
 def test_many_variants_are_not_all_drawn(trend: Trend) -> None:
@@ -144,9 +154,11 @@ def test_a_file_that_cannot_be_read_is_told_of(trend: Trend) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--metric", "latncy_s"), "unknown metric 'latncy_s'. Did you mean latency_s? Known: latency_s, "),
+        (("--metric", "latncy_s"), "unknown metric 'latncy_s'. Did you mean latency_s?\n"),
         (("--branch", "nothing"), "unknown branch 'nothing'. Known: main"),
-        (("--variant", "fp64"), "on fp64"),
+        (("--variant", "fp64"), "unknown variant 'fp64'. Known: bf16, fp32"),
+        (("--variant", "int16"), "unknown variant 'int16'. Did you mean bf16? Known: bf16, fp32"),
+        (("--variant", "bnb-nf4"), "on bnb-nf4"),
         (("--test", "nothing"), "of a test like 'nothing'"),
     ],
 )
@@ -209,5 +221,7 @@ def test_a_run_links_to_its_commit_where_the_repository_has_an_address(
     monkeypatch.setattr("llm_bench_fixtures.cli.trend.commits_address", lambda _: commits)
     trend.keep_levels(0.25, 0.5)
     _, page = trend("--metric", "latency_s")
-    links = {value for name, value in page.attributes if name == "href" and not value.startswith("#")}
-    assert {f"{commits}{4:040x}", f"{commits}{5:040x}"} <= links <= {f"{commits}{number:040x}" for number in range(9)}
+    links = [value for name, value in page.attributes if name == "href" and not value.startswith("#")]
+    assert set(links) <= {f"{commits}{number:040x}" for number in range(9)}
+    in_sentence_and_table = [links.count(f"{commits}{number:040x}") for number in (4, 5)]
+    assert in_sentence_and_table == [2, 2]

@@ -127,9 +127,7 @@ def test_what_is_neither_better_nor_worse_is_not_judged_whatever_its_row_says() 
 
 
 def test_unknown_metrics_are_refused_with_those_that_are_known() -> None:
-    with pytest.raises(
-        UnknownName, match=r"metrics 'speed'\. Did you mean speedup\? Known: timing, memory, .*latency_s"
-    ):
+    with pytest.raises(UnknownName, match=r"metrics 'speed'\. Did you mean speedup\?$"):
         check_targets(["latency_s", "speed"], registry())
     with pytest.raises(UnknownName, match="'speed'"):
         check_marks({"speed": "1%"}, registry())

@@ -25,6 +25,7 @@ from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.gate import (
     comparison_json,
     comparison_report,
+    decision_json,
     failures,
     gate_report,
     github_annotations,
@@ -35,6 +36,8 @@ from llm_bench_fixtures.report.page.build import page_values, render_report
 from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.renderers.latex import render_latex
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.runs import runs_of
+from llm_bench_fixtures.report.runs_report import render_runs, render_runs_latex, render_runs_markdown
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import write_run
@@ -126,9 +129,10 @@ def of_change() -> dict[str, str]:
         "gate-annotations.txt": _text(github_annotations(decision)),
         "gate-junit.txt": _text(f"{subject}: {message}" for subject, message in failures(decision)),
         "gate-80.txt": _gate_text(decision, 80),
+        "gate.json": _written(lambda path: write_json(_short(decision_json(decision), "causes", "values"), path)),
         "compare-120.txt": _text(terminal_lines(comparison_report(comparison), 120)),
         "compare-verbose-120.txt": _text(terminal_lines(comparison_report(comparison), 120, verbose=True)),
-        "compare.json": _written(lambda path: write_json(_causes(comparison_json(comparison)), path)),
+        "compare.json": _written(lambda path: write_json(_short(comparison_json(comparison), "values"), path)),
         "gate-interrupted.txt": _gate_text(_decide(golden_runs.cut_short(), golden_runs.whole())),
         "gate-other-machine.txt": _gate_text(_decide(golden_runs.other_machine(), golden_runs.whole())),
         "gate-no-baseline.txt": _gate_text(_decide(run, None)),
@@ -139,9 +143,9 @@ def of_change() -> dict[str, str]:
     }
 
 
-def _causes(data: dict[str, Any]) -> dict[str, Any]:
-    """The JSON of a comparison, with one of its values."""
-    return {**data, "values": data["values"][:1]}
+def _short(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    """JSON with one item in each of the lists of these names."""
+    return {**data, **{name: data[name][:1] for name in names}}
 
 
 def _decide(run: Run, baseline: Run | None) -> Decision:
@@ -164,6 +168,16 @@ def of_pair() -> dict[str, str]:
     }
 
 
+def of_several() -> dict[str, str]:
+    """The report of `whole` and of the same on another machine."""
+    runs = runs_of([findings_of(run, METRICS) for run in (golden_runs.whole(), golden_runs.other_machine())])
+    return {
+        "report.md": render_runs_markdown(runs),
+        "results.tex": render_runs_latex(runs),
+        "page.txt": _packed(PageText(render_runs(runs)).shown),
+    }
+
+
 def of_interrupted() -> dict[str, str]:
     """Everything of a run with few records, and their table as CSV."""
     run = golden_runs.interrupted()
@@ -180,6 +194,7 @@ GOLDENS: dict[str, Callable[[], dict[str, str]]] = {
     "without_blocks": lambda: of_run(golden_runs.without_blocks()),
     "changed": of_change,
     "pair": of_pair,
+    "several": of_several,
 }
 
 

@@ -17,14 +17,14 @@ def test_it_can_be_read() -> None:
     provenance = make_provenance(libraries=LIBRARIES, random_weights=True)
     assert fingerprint_of(provenance) == Fingerprint(
         machine="a processor, 2 cores, 2 threads, Linux",
-        process="on cpu, all in one process",
+        process="on CPU, one process for all variants",
         libraries="python 3.11.7, torch 2.6.0",
         model="tiny, random weights",
         corpus="embedded corpus",
         prompts="plain text",
     )
     asked = make_provenance(attention="eager", chat=True)
-    assert fingerprint_of(asked).process == "on cpu, all in one process, eager attention"
+    assert fingerprint_of(asked).process == "on CPU, one process for all variants, eager attention"
     assert fingerprint_of(asked).prompts == "chats, in the model's template"
 
 
@@ -79,7 +79,10 @@ def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any
         ),
         (
             {"attention": "eager"},
-            "another process: on cpu, all in one process, eager attention; the baseline's: on cpu, all in one process",
+            (
+                "another process: on CPU, one process for all variants, eager attention; the baseline's: on CPU, one "
+                "process for all variants"
+            ),
             {Kind.TIMING, Kind.MEMORY},
         ),
     ],

@@ -40,8 +40,8 @@ def test_when_and_which_tests_were_run_keeps_nothing_apart(changes: dict[str, An
         ({"hardware": "b"}, "another machine: b, 2 threads, Linux, not a processor, 2 cores, 2 threads, Linux"),
         ({"commit": "f" * 40}, "another commit: ffffffffffff, not 0123456789ab"),
         ({"commit": ""}, "another commit: unknown, not 0123456789ab"),
-        ({"dirty": True}, "uncommitted changes, which may differ"),
-        ({"dirty": True, "changes": "0a"}, "uncommitted changes, which may differ"),
+        ({"dirty": True}, "their uncommitted changes differ, or are unknown"),
+        ({"dirty": True, "changes": "0a"}, "their uncommitted changes differ, or are unknown"),
         ({"options": {"new_tokens": "32"}}, "another --llm-new-tokens: 32, not its default"),
         ({"model": "gpt2"}, "another model: gpt2, not tiny"),
         ({"corpus": "mine"}, "another corpus: mine, not embedded corpus"),
@@ -69,12 +69,12 @@ def test_the_same_uncommitted_changes_keep_nothing_apart() -> None:
     origins += [make_provenance(dirty=True)] * 2
     assert not list(why_apart(*origins[:2]))
     for two in (origins[1:3], origins[3:]):
-        assert list(why_apart(*two)) == ["uncommitted changes, which may differ"]
+        assert list(why_apart(*two)) == ["their uncommitted changes differ, or are unknown"]
 
 
 def test_other_untracked_files_keep_runs_of_a_clean_commit_apart() -> None:
     assert list(why_apart(make_provenance(changes="0a"), make_provenance())) == [
-        "uncommitted changes, which may differ"
+        "their uncommitted changes differ, or are unknown"
     ]
 
 

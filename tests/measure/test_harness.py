@@ -125,7 +125,7 @@ class Server:
 @pytest.mark.parametrize(
     ("write", "why"),
     [
-        (ending, "doesn't tell whether a text is the likeliest one"),
+        (ending, "doesn't report whether a text is the likeliest one"),
         (writing, "may put another token in the place of the one that ends"),
         (choosing, ""),
         (reading, ""),

@@ -110,7 +110,7 @@ def test_a_slow_variant_is_told_once(run_pair: RunPair) -> None:
     assert result.groups[HypothesisGroup("fp32", "tpot_s")].verdict is Verdict.UNCHANGED
     lines = [line for part in pair_report(result).parts for line in part.lines]
     (decode,) = [line for line in lines if line.startswith("nf4: time per output token ")]
-    assert decode.endswith(" over 5 tests, of which 5 moved alike")
+    assert decode.endswith(" across 5 tests, 5 of them in the same direction")
     assert not [line for line in lines if line.startswith("fp32")]
 
 

@@ -113,7 +113,7 @@ def test_a_second_run_of_the_same_is_green(saved_apart: Bench) -> None:
         [
             "*= llm-gate: passed =*",
             "Baseline: 0001_*",
-            "Judged 1 of 1 tests. Blocking values: * unchanged.",
+            "Judged 1 of 1 tests. Values that can fail the gate: * unchanged.",
             "*Times are*",
         ]
     )
@@ -233,9 +233,7 @@ def test_a_marker_allows_less_or_more(saved: Bench) -> None:
     saved.write(test_own=marked.format('speed="20%"'))
     unknown = saved.run(*GATE)
     assert unknown.ret == 1
-    unknown.stdout.fnmatch_lines(
-        ["*llm_gate: unknown metric or kind of metrics 'speed'. Did you mean speedup? Known: *"]
-    )
+    unknown.stdout.fnmatch_lines(["*llm_gate: unknown metric or kind of metrics 'speed'. Did you mean speedup?"])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +241,7 @@ def test_a_marker_allows_less_or_more(saved: Bench) -> None:
     [
         (
             "--llm-gate-rules=speed:5%",
-            "*unknown metric or kind of metrics 'speed'. Did you mean speedup? Known: timing, *",
+            "*unknown metric or kind of metrics 'speed'. Did you mean speedup?",
         ),
         ("--llm-gate-rules=latency_s", "*--llm-gate-rules: expected METRIC:CHANGE*"),
         ("--llm-gate-missing=tests", "*--llm-gate-missing: unknown thing that may be missing 'tests'*"),

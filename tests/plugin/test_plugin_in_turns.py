@@ -100,7 +100,7 @@ def test_each_test_has_its_own_row_in_pytests_output(done: Done) -> None:
 
 
 def test_what_is_loaded_together_is_told_before_the_first_test(done: Done) -> None:
-    told = done.output.index("llm-bench: 6 variants are measured side by side (together about ")
+    told = done.output.index("llm-bench: 6 variants are loaded together and take turns (about ")
     assert told < done.output.index("test_own.py::")
 
 
@@ -521,7 +521,7 @@ def test_without_turns_there_are_no_other_processes_and_no_speed_up(option: str,
     toys.write(test_here="def test_here(llm_model):\n    assert llm_model.model.eights >= 0\n")
     result = run(toys, option)
     result.assert_outcomes(passed=9)
-    assert "side by side" not in result.stdout.str()
+    assert "loaded together" not in result.stdout.str()
     assert {tuple(record["reference_s"]) for record in toys.records()} == {()}
     assert toys.results()["provenance"]["isolated"] is False
 

@@ -189,7 +189,7 @@ def test_a_run_that_lacks_nothing_passes_at_once_and_loads_nothing(toys: Toys) -
     after = toys.bench.results()
     assert (after["records"], after["variants"]) == (before["records"], before["variants"])
     assert after["session_s"] > before["session_s"]
-    assert result.stdout.str().count("side by side") == 0
+    assert result.stdout.str().count("loaded together") == 0
 
 
 @pytest.mark.slow("each starts processes that hold models")
@@ -409,7 +409,7 @@ def test_without_a_run_there_is_nothing_to_go_on_with(given: tuple[str, ...], fi
     result = own_suite.run("--llm-resume", *given)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [f"ERROR: --llm-resume: there is no {file}, so there is no run to go on with. Paths of tests stand before *"]
+        [f"ERROR: --llm-resume: there is no {file}, so there is no run to go on with. Put paths of tests before *"]
     )
     assert not own_suite.report.exists()
 

@@ -93,7 +93,7 @@ def test_a_scenario_says_itself_how_it_is_shown(bench: Bench) -> None:
     [
         (
             'columns=("ttft_s", "speed")',
-            "unknown metric in the columns of scenario own: 'speed'. Did you mean speedup? Known: latency_s, ",
+            "unknown metric in the columns of scenario own: 'speed'. Did you mean speedup?",
         ),
         ('colums=("ttft_s",)', "test_own.py::test_mine*unexpected keyword argument 'colums'"),
     ],

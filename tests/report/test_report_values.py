@@ -381,7 +381,7 @@ def test_outside_a_repository_there_is_no_commit() -> None:
 def test_footnotes_tell_the_noise_floor() -> None:
     """fp32 came to 100 and 101 ms, fp16, which ran the same, to 102 ms: too few pairs to tell 2 % from chance."""
     note = notes(full_run())[0]
-    assert "is taken to differ by up to 15 %" in note
+    assert "is assumed to differ by up to 15 %" in note
     assert "3 pairs" in note
 
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, make_workload
+from run_factory import (
+    absent_variant,
+    make_block_record,
+    make_provenance,
+    make_record,
+    make_run,
+    make_variant,
+    make_workload,
+)
 from shown_table import header, rows
 
 from llm_bench_fixtures.answer.need import Reader
@@ -22,7 +30,7 @@ from llm_bench_fixtures.report.runs import (
     obstacles,
     runs_of,
 )
-from llm_bench_fixtures.report.runs_report import render_runs, render_runs_markdown
+from llm_bench_fixtures.report.runs_report import render_runs, render_runs_latex, render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
@@ -74,7 +82,9 @@ def test_columns_have_one_unit() -> None:
 
 def test_the_sentence_names_for_each_reader_what_to_use_where() -> None:
     found = beside(pair(hardware="laptop"), pair(0.5, 1.0, hardware="server"))
-    assert found.sentence == "Lowest latency: bf16 on laptop, fp32 on server; least memory: fp32 on all of them."
+    assert found.sentence == (
+        "Lowest latency: bf16 on laptop, 2.00× as fast as fp32; fp32 on server. Least memory: fp32 on all of them."
+    )
     assert list(found.readers) == [Reader.LATENCY, Reader.MEMORY]
     assert [(label, one.name, one.standing) for label, one in found.readers[Reader.LATENCY].items()] == [
         ("laptop", "bf16", "2.00× as fast as fp32"),
@@ -90,11 +100,64 @@ def test_a_run_that_is_undecided_names_its_likely_winner() -> None:
         for hardware, one in zip(("laptop", "server"), wide, strict=True)
     ]
     found = beside(*runs)
-    assert found.sentence.startswith("Lowest latency: probably bf16 on laptop, undecided on server; ")
+    assert found.sentence.startswith(
+        "Lowest latency: probably bf16 on laptop, 2.00× as fast as fp32; undecided on server. "
+    )
     assert [one.standing for one in found.readers[Reader.LATENCY].values()] == [
         "undecided: 2.00× as fast as fp32",
         "undecided: 0.500× as fast as fp32",
     ]
+
+
+def in_blocks(speedup: float, **provenance: Any) -> Run:
+    records = [make_block_record("fp32", 1.0, 0.0), make_block_record("bf16", speedup, 0.0)]
+    return make_run(records, provenance=make_provenance(**provenance))
+
+
+@pytest.mark.usefixtures("processes_differ_by_one_percent")
+def test_a_winner_has_its_speed_up_with_the_interval_and_several_the_least_and_the_greatest() -> None:
+    found = beside(in_blocks(3.0, hardware="laptop"), in_blocks(2.0, hardware="server"))
+    assert found.sentence.startswith(
+        "Lowest latency: bf16 on all of them, 2.00× (1.95–2.06) to 3.00× (2.92–3.08) as fast as fp32. "
+    )
+
+
+def noisy(*machines: str) -> Runs:
+    return runs_of([replace(of(pair(hardware=name)), noisy="Noisy machine: 20 %.") for name in machines])
+
+
+def test_noise_is_said_before_the_answer() -> None:
+    """Bug: Markdown had it folded, and the page at its end."""
+    found = noisy("laptop", "server")
+    assert found.noisy == ("laptop: Noisy machine: 20 %.", "server: Noisy machine: 20 %.")
+    for text in (render_runs_markdown(found), render_runs(found).partition("<main>")[2]):
+        places = [text.index(sentence) for sentence in (*found.noisy, found.sentence)]
+        assert places == sorted(places)
+        assert all(text.count(one) == 1 for one in found.noisy)
+    assert noisy("a", "b", "c", "d", "e").noisy == (
+        "Noisy machine: a, b, c and 2 more. The report of each alone says what is safe to conclude.",
+    )
+
+
+def test_beneath_the_table_stand_its_workload_and_what_its_figures_are() -> None:
+    """The speed-ups say 2, and the latencies 3 s over half a second."""
+    records = [make_record("fp32", 3.0), make_block_record("bf16", 2.0)]
+    found = beside(*(make_run(records, provenance=make_provenance(hardware=name)) for name in "ab"))
+    assert found.workload == WORK.format(64)
+    (note,) = found.table.notes
+    assert "bf16 on a, bf16 on b" in note
+    for text in (render_runs_markdown(found), render_runs_latex(found), render_runs(found)):
+        assert found.workload in text
+        assert "ran next to each other" in text
+
+
+def test_the_caption_names_models_and_machines() -> None:
+    runs = beside(pair(hardware="a", threads=2), pair(hardware="b", threads=8, model="large"))
+    (caption,) = (line for line in render_runs_latex(runs).splitlines() if "caption" in line)
+    assert (
+        f"{{Text generation of tiny and large on a (2 threads, cpu) and b (8 threads, cpu): {WORK.format(64)}.}}"
+        in (caption)
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,4 +314,6 @@ def test_cells_of_a_sweep_are_compared_between_machines_only() -> None:
     places = [Place(f"{what}/{at}", at, what) for at in ("a", "b") for what in ("short", "long")]
     assert [bool(run.left_out) for run in runs_of(found).runs] == [False, True, False, True]
     assert not any(run.left_out for run in runs_of(found, (), places).runs)
+    workloads = (WORK.format(64), WORK.format(999))
+    assert runs_of(found, (), places).workload == "short/a, short/b: {}; long/a, long/b: {}".format(*workloads)
     assert runs_of(found, (), places).pooled == ()

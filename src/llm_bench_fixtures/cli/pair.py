@@ -11,15 +11,15 @@ to pytest; if there is no path among them, `benchmarks/` is run if it exists. On
 
 exit status:
    0  nothing got worse
-   2  interrupted; the verdicts are those of the pairs that were complete
+   2  interrupted; the verdicts are those of the complete pairs
    4  something on the command line can't be used
   20  something got worse
   22  HEAD times other workloads, or was measured under other conditions
-  23  HEAD skips a test, or has no more of a value
+  23  HEAD skips a test, or lacks a value that BASE has
   24  nothing was measured that could be compared
-  25  nothing is known to have got worse, but not everything is known to be unchanged
+  25  no regression was found, but some comparisons are inconclusive
   26  a test failed, or a process that ran tests died, hung or couldn't start
-  27  something got worse, by less than the threshold as far as is known
+  27  something got worse by less than the threshold, though its interval reaches beyond it
 
 Examples:
   llm-bench pair main

@@ -221,7 +221,8 @@ def _set_aside(folder: Path) -> Iterator[str]:
 
 def _lines(runs: Runs, folder: Path) -> Iterator[str]:
     width = shutil.get_terminal_size().columns
-    yield from wrapped(runs.sentence, width)
+    for sentence in (*runs.noisy, runs.sentence):
+        yield from wrapped(sentence, width)
     sentences = (*([runs.ranks.sentence] if runs.ranks else []), *runs.pooled, *runs.incomparable)
     for sentence in sentences[:MOST_SAID]:
         yield from wrapped(f"- {sentence}", width, indent="  ")

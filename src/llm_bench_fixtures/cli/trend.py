@@ -1,5 +1,5 @@
 """Draw how the numbers changed from run to run: a page with one line per metric and variant, which marks where a line
-steps. Runs of different machines, models, corpora or libraries are shown apart.
+steps. Different machines, models, corpora or libraries have charts of their own.
 
 llm-bench trend
 llm-bench trend --branch main --metric latency_s,perplexity --variant fp32,bf16 -o trend.html
@@ -20,6 +20,8 @@ from llm_bench_fixtures.history.git import commits_address
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
+from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.variants import near_variants
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.report.history import trend_lines
 from llm_bench_fixtures.report.trend import render_trend
@@ -78,6 +80,12 @@ def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Storage) -> No
     for name in chosen.metrics:
         if name not in found and name not in registry():
             raise UnknownName("metric", name, registry())
+    measured = {line.variant for group in groups for line in group.lines} | {one.id for one in CATALOGUE}
+    for name in sorted(set(chosen.variants) - measured):
+        saved = {variant for one in storage.values(chosen.metrics, lambda _: None) for _, variant in one.benchmarks}
+        if name not in saved:
+            near = [one for one in near_variants(name, CATALOGUE) if one in saved]
+            raise UnknownName("variant", name, sorted(saved), near)
     if not found:
         raise NothingToShow(
             f"no run in {storage} has {', '.join(chosen.metrics)} of a test like {chosen.tests or '*'!r} on "

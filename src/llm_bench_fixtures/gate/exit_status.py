@@ -14,24 +14,24 @@ class ExitStatus(IntEnum):
     """
 
     PASSED = 0, "passed", "nothing got worse"
-    INTERRUPTED = 2, "interrupted", "interrupted; what was measured until then is reported"
+    INTERRUPTED = 2, "interrupted", "interrupted; results so far are reported"
     USAGE = 4, "can't be done as asked", "something on the command line can't be used"
     REGRESSED = 20, "regressed", "something got worse"
     NO_BASELINE = 21, "no baseline", "there is nothing to compare with"
     NOT_COMPARABLE = (
         22,
         "not comparable with its baseline",
-        "what there is to compare with was measured under other conditions",
+        "values could not be compared, because workloads or conditions differ",
     )
-    COVERAGE = 23, "other tests than in its baseline", "something that was measured before no longer is"
+    COVERAGE = 23, "other tests than in its baseline", "a test or value is missing, skipped, failed or new"
     NOT_MEASURED = 24, "not measured", "nothing was measured that could be compared"
-    INCONCLUSIVE = (
-        25,
-        "inconclusive",
-        "nothing is known to have got worse, but not everything is known to be unchanged",
-    )
+    INCONCLUSIVE = 25, "inconclusive", "no regression was found, but some comparisons are inconclusive"
     WORKER_FAILED = 26, "a worker failed", "a test failed, or a process that ran tests died, hung or couldn't start"
-    SLIGHTLY_WORSE = 27, "slightly worse", "something got worse, by less than the threshold as far as is known"
+    SLIGHTLY_WORSE = (
+        27,
+        "slightly worse",
+        "something got worse by less than the threshold, though its interval reaches beyond it",
+    )
 
     words: str
     """Some words for a title."""

@@ -40,7 +40,7 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
     if other.commit != first.commit:
         yield f"another commit: {other.commit[:12] or 'unknown'}, not {first.commit[:12] or 'unknown'}"
     elif first.changes != other.changes or ((first.dirty or other.dirty) and not first.changes):
-        yield "uncommitted changes, which may differ"
+        yield "their uncommitted changes differ, or are unknown"
     for name in sorted({*first.options, *other.options}):
         texts = [origin.options.get(name, "") or "its default" for origin in (other, first)]
         if texts[0] != texts[1]:
@@ -106,6 +106,11 @@ class Fingerprint:
     """Whether they are plain text or chats."""
 
     @property
+    def parts(self) -> list[str]:
+        """All that its texts list."""
+        return [part for text in astuple(self) for part in text.split(", ")]
+
+    @property
     def digest(self) -> str:
         """A short name for the fingerprint: eight hex digits."""
         return hashlib.sha256("\0".join(astuple(self)).encode(errors="surrogatepass")).hexdigest()[:8]
@@ -125,8 +130,8 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
 
 
 def _process(provenance: Provenance) -> Iterator[str]:
-    yield f"on {provenance.device}"
-    yield "each variant apart" if provenance.isolated else "all in one process"
+    yield "on CPU" if provenance.device == "cpu" else f"on {provenance.device}"
+    yield "one process per variant" if provenance.isolated else "one process for all variants"
     yield in_words(provenance.attention)
     if placed := provenance.options.get("device_map"):
         yield f"layers placed by {placed}"

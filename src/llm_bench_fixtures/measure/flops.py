@@ -139,7 +139,7 @@ class FlopCounter:
         """The cache that `shape` finds. Raises LookupError where the model hands on none."""
         kept = getattr(self.model.prefilled(shape.rows, shape.cached), "past_key_values", None)
         if kept is None:
-            raise LookupError("outside of generate it hands on no cache, so that no decode step can be told from it")
+            raise LookupError("outside of generate it returns no cache, so its decode steps can't be counted")
         return kept
 
 

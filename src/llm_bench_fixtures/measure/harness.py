@@ -316,7 +316,7 @@ def _check_needs_no_likeliest(task: HarnessTask) -> None:
     for one in task.tasks.values():
         is_own = callable(one.get_config("process_results"))
         if is_own or NEEDS_LIKELIEST.get(one.OUTPUT_TYPE) in one.aggregation():
-            raise WorkloadUnsupported("it doesn't tell whether a text is the likeliest one, which the task counts")
+            raise WorkloadUnsupported("it doesn't report whether a text is the likeliest one, which the task counts")
 
 
 def _continuation(prompt: str, how: Mapping[str, Any]) -> Continuation:

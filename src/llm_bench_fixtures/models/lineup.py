@@ -91,7 +91,7 @@ class Lineup:
         if len(variants) == 1:
             return f"{first.id} is measured alone ({facts})"
         if not groups:
-            return f"{len(variants)} variants are measured side by side (together {facts})"
+            return f"{len(variants)} variants are loaded together and take turns ({facts})"
         if self.is_apart:
             return (
                 f"one variant at a time: no two fit in memory together ({most}), so their figures are measured at "
@@ -103,8 +103,8 @@ class Lineup:
             are = "are" if len(others) > 1 else "is"
             return f"{beside} {are} measured next to {first.id}; alone, at other times, {alone} ({most})"
         sizes = " + ".join(str(len(group)) for group in self.groups)
-        how = f"each with {first.id}" if all(first in group for group in groups) else "those of a group side by side"
-        return f"{len(variants)} variants in groups of {sizes}, {how} ({most})"
+        how = f", each with {first.id}" if all(first in group for group in groups) else "; those of a group take turns"
+        return f"{len(variants)} variants in groups of {sizes}{how} ({most})"
 
 
 def together(needs: Sequence[Need]) -> int:

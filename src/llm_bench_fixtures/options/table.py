@@ -156,9 +156,9 @@ OPTIONS = (
         "max_noise",
         "3%",
         "SHARE",
-        "add timed rounds until they tell the speed-up over the reference to ±SHARE, such as 1%, with 95% confidence; "
-        "without a reference, the latency. A benchmark gets 0.35 seconds for it on average; at 1% nine times "
-        "as much. 0: only --llm-rounds",
+        "add timed rounds until the 95% interval of the speed-up over the reference (without one, of the latency) is "
+        "within ±SHARE, such as 1%. Each benchmark gets 0.35 seconds for this on average; at 1% nine times as much. "
+        "0: only --llm-rounds",
     ),
     Option(
         "probe",
@@ -266,10 +266,10 @@ OPTIONS = (
         "resume",
         "",
         "PATH",
-        "go on with a run that was interrupted: PATH is its report's folder or results.json, by default --llm-report, "
-        "or the unfinished run before it, if that measured more. Cases that are whole are kept. The commit, the model, "
-        "the libraries and all options that change figures have to be the same, or nothing runs. Give the tests "
-        "before it, or the value with an equals sign",
+        "continue an interrupted run: PATH is its report's folder or results.json, by default --llm-report, or the "
+        "unfinished run before it if that measured more. Whole cases are kept. Nothing runs if the commit, the model, "
+        "the libraries or an option that changes figures differ. Name the tests before it, or write "
+        "--llm-resume=PATH",
         alone="true",
     ),
     Option(

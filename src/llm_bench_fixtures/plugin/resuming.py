@@ -42,7 +42,7 @@ from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.text import harmless_text
 
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
-PATHS_FIRST = "Paths of tests stand before --llm-resume"
+PATHS_FIRST = "Put paths of tests before --llm-resume"
 REACHED = (*DONE, Status.ERROR)
 
 

@@ -105,9 +105,9 @@ def noise_footnote(findings: Findings) -> str:
     floor = findings.noise
     differed = f"differed by up to {floor.percent:.0f} % ({floor.pairs} pairs, 95th percentile)"
     few = f"only {count(floor.pairs, 'pair')}" if floor.pairs else "no pairs"
-    assumed = f"is taken to differ by up to {floor.percent:.0f} %, as this run has {few} of it"
+    assumed = f"is assumed to differ by up to {floor.percent:.0f} %, as this run has {few} of it"
     how = differed if floor.pairs >= ENOUGH_PAIRS else assumed
-    return f"Identical work measured at different times {how}. Smaller differences between cases are noise."
+    return f"The same work measured again later in this run {how}. Smaller differences between cases are noise."
 
 
 def repeat_command(run: Run) -> str:

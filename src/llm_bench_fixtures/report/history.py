@@ -12,6 +12,7 @@ from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable, r
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
+from llm_bench_fixtures.report.agreement import short_machine
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_change, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction, Kind, Metric, Unit
@@ -26,7 +27,7 @@ HEADER = ("run", "started (UTC)", "branch", "commit", "model", "machine", "finge
 DROPPABLE = {"machine": 4, "model": 3, "fingerprint": 2, "measured": 1}
 MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
 NO_STEP = "No step found."
-ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
+ADVICE = "Advice, not a verdict: the runs were measured at different times."
 
 
 def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
@@ -144,7 +145,22 @@ def trend_lines(groups: Sequence[Group]) -> Iterator[str]:
     sentences = sentences_of(groups)
     yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP
     for sentence in sentences:
-        yield f"  {sentence}"
+        yield f"  {''.join(map(words_of, sentence))}"
+
+
+def titles_of(groups: Sequence[Group]) -> dict[Fingerprint, str]:
+    """The model and machine of each group, and what tells it from the first group with the same."""
+    titles: dict[Fingerprint, str] = {}
+    firsts: dict[str, list[str]] = {}
+    for group in groups:
+        fingerprint, parts = group.fingerprint, group.fingerprint.parts
+        title = f"{fingerprint.model} on {short_machine(group.runs[-1].provenance.hardware)}"
+        first = firsts.setdefault(title, parts)
+        more = [part for part in parts if part not in first]
+        if parts != first:
+            title += f"; {some_of(more or [f'without {part}' for part in first if part not in parts])}"
+        titles[fingerprint] = f"{title} [{fingerprint.digest}]" if title in titles.values() else title
+    return titles
 
 
 def header_of(groups: Sequence[Group]) -> str:
@@ -153,26 +169,31 @@ def header_of(groups: Sequence[Group]) -> str:
     return f"{count(len(runs), 'run')} on {some_of(branches)}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
 
 
-def sentences_of(groups: Sequence[Group]) -> list[str]:
-    """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
+def sentences_of(groups: Sequence[Group]) -> list[Sequence[str | Heading]]:
+    """One sentence, in pieces, for all steps of a variant at the same place. If there are several groups, it names the
+    group."""
     together: dict[tuple[Fingerprint, str, int, int], list[ShownStep]] = defaultdict(list)
     for step in all_steps(groups):
         together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
+    titles = titles_of(groups) if len(groups) > 1 else {}
     sentences = [
-        (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps)
-        for (fingerprint, *_), steps in together.items()
+        _sentence(steps, f"{titles[fingerprint]}: " if titles else "") for (fingerprint, *_), steps in together.items()
     ]
     left_out = len(sentences) - MOST_SENTENCES
-    more = [f"and at {count(left_out, 'earlier place')}, which the page's tables have"] if left_out > 0 else []
+    more = [[f"and at {count(left_out, 'earlier place')}, which the page's tables have"]] if left_out > 0 else []
     return [*sentences[:MOST_SENTENCES], *more]
 
 
-def _sentence(steps: Sequence[ShownStep]) -> str:
-    """One sentence for steps of one variant at one place."""
+def _sentence(steps: Sequence[ShownStep], where: str) -> Sequence[str | Heading]:
+    """One sentence for steps of one variant at one place. where: what it begins with."""
     changes = (f"{step.metric.column} {step.change}, {' to '.join(step.levels)}" for step in steps)
     first = steps[0]
-    place = f"between {place_of(first.last_before)} and {place_of(first.first_after)}"
-    return f"{first.line.variant} {place}: {'; '.join(changes)}"
+    start, end = f"{where}{first.line.variant} between ", f": {'; '.join(changes)}"
+    return start, first.last_before, " and ", first.first_after, end
+
+
+def words_of(piece: str | Heading) -> str:
+    return piece if isinstance(piece, str) else place_of(piece)
 
 
 def place_of(run: Heading) -> str:

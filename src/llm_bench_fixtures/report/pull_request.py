@@ -13,8 +13,14 @@ from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table
-from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.renderers.markdown import bullets, comment, escape, folded, markdown_table
+from llm_bench_fixtures.report.renderers.markdown import (
+    bullets,
+    comment,
+    escape,
+    explained_table,
+    folded,
+    markdown_table,
+)
 from llm_bench_fixtures.report.tables.by_variant import short_table
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
@@ -62,12 +68,7 @@ def _lines(findings: Findings) -> Iterator[str]:
 
 def _summary(findings: Findings) -> Iterator[str]:
     """One row a variant, on the headline's workload."""
-    table = short_table(findings)
-    yield from (escape(headline_sentence(findings)), "")
-    if table.rows:
-        yield from (*markdown_table(table), "")
-    if means := "; ".join(legend(table)):
-        yield from (escape(f"{means[:1].upper()}{means[1:]}."), "")
+    yield from (escape(headline_sentence(findings)), "", *explained_table(short_table(findings)))
 
 
 def _changes(changes: Changes) -> Iterator[str]:

@@ -15,8 +15,8 @@ Pairs = Collection[tuple[str, str]]  # pairs of variants, the first of which is 
 
 TITLE = "Ranks by machine"
 NOTE = (
-    "1 is the fastest on the workload of the answer. 2–4: one variant is shown to be faster, and enough to be "
-    "slower for the rank to be one of these. Of many orders that are shown at 95 %, a few may be chance."
+    "1 is the fastest on the workload of the answer. 2–4: the rank is one of these; the others are too close to "
+    "tell. At 95 % confidence, a few of many orders may be chance."
 )
 
 

@@ -25,16 +25,18 @@ from llm_bench_fixtures.report.agreement import (
 )
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of
-from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
+from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns, ratio_rows, ratio_words
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, odd_ratios
 from llm_bench_fixtures.report.words.answer import Recommendation
-from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload
+from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, times_words
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.text import some_of
 
 RUN = "run"
 MOST_SHOWN = 12  # runs that have cards and marks in a chart; more are told apart in tables only
+MOST_WARNED = 3  # runs whose noise is told in full
 
 
 class Aspect(StrEnum):
@@ -158,7 +160,28 @@ class Runs:
             (Cell(variant, note=label), Cell(label), *cells)
             for (variant, label), *cells in zip(places, *found, strict=True)
         )
-        return Table(columns, tuple(rows))
+        return Table(columns, tuple(rows), tuple(self._odd_ratios(of_run)))
+
+    def _odd_ratios(self, columns: Mapping[str, Mapping[str, Figures]]) -> Iterator[str]:
+        """columns: by run and name."""
+        for words, runs in grouped(self.runs, lambda run: ratio_words(run.findings)).items():
+            rows = (row for run in runs for row in ratio_rows(run.findings, columns[run.label], f" on {run.label}"))
+            yield from odd_ratios(rows, *words)
+
+    @property
+    def workload(self) -> str:
+        """Workload of the table, or of each run where these have others; empty where nothing was timed."""
+        compared = [run for run in self.runs if run.findings.common and Aspect.LATENCY not in run.left_out]
+        said = list(_together([(run.label, describe_headline(run.findings)) for run in compared], len(self.runs)))
+        return said[0][1] if len(said) == 1 else "; ".join(f"{labels}: {workload}" for labels, workload in said)
+
+    @property
+    def noisy(self) -> tuple[str, ...]:
+        """Meaning of noisy machines for the answer, to be said before it: of each run, or that many are."""
+        noisy = {run.label: run.findings.noisy for run in self.runs if run.findings.noisy}
+        if len(noisy) <= MOST_WARNED:
+            return tuple(f"{label}: {warning}" for label, warning in noisy.items())
+        return (f"Noisy machine: {some_of(list(noisy))}. The report of each alone says what is safe to conclude.",)
 
     @cached_property
     def ranks(self) -> Ranks | None:
@@ -194,10 +217,9 @@ class Runs:
 
     @property
     def sentence(self) -> str:
-        """What to use on each, in one sentence: for each reader one variant for all runs, or one for each."""
-        clauses = [f"{reader}: {_choices(by_label)}" for reader, by_label in self.readers.items()]
-        text = "; ".join(clauses) or "None of the runs has an answer"
-        return f"{text[:1].upper()}{text[1:]}."
+        """What to use on each, in a sentence for each reader: one variant for all runs, or one for each."""
+        said = (f"{reader.capitalize()}: {'; '.join(_choices(found))}." for reader, found in self.readers.items())
+        return " ".join(said) or "None of the runs has an answer."
 
     @property
     def answers(self) -> tuple[tuple[str, str], ...]:
@@ -244,12 +266,22 @@ def _places_of(found: Sequence[Findings]) -> Iterator[Place]:
         yield Place(label, f"{short_machine(origin.hardware)}, {origin.device}", origin.model)
 
 
-def _choices(by_label: Mapping[str, Recommendation]) -> str:
+def _choices(by_label: Mapping[str, Recommendation]) -> Iterator[str]:
     chosen = grouped(by_label, lambda label: by_label[label].name)
-    if len(chosen) == 1 and len(by_label) > 1:
-        return f"{next(iter(chosen))} on all of them"
-    where = ((name, labels[0] if len(labels) == 1 else f"{len(labels)} runs") for name, labels in chosen.items())
-    return ", ".join(f"{name} on {labels}" for name, labels in where)
+    for name, labels in chosen.items():
+        where = labels[0] if len(labels) == 1 else "all of them" if len(chosen) == 1 else f"{len(labels)} runs"
+        yield f"{name} on {where}{_speedups(by_label[label] for label in labels)}"
+
+
+def _speedups(found: Iterable[Recommendation]) -> str:
+    """The speed-up with its interval, or the least and the greatest of several; empty for none."""
+    ahead = [one for one in found if one.pick.is_ahead and one.pick.reader is not Reader.MEMORY]
+    if not ahead:
+        return ""
+    ahead.sort(key=lambda one: one.pick.best.ratio)
+    least = ahead[0].pick.best
+    start = f"{times_words(least.ratio, least.low, least.high)} to " if ahead[0].gain != ahead[-1].gain else ""
+    return f", {start}{ahead[-1].gain}"
 
 
 def _left_out(run: RunBeside) -> Iterator[str]:
@@ -320,7 +352,7 @@ def _pooling(run: RunBeside, runs: Sequence[RunBeside]) -> Iterator[str]:
 
 
 def _remarks(run: RunBeside) -> Iterator[str]:
-    yield from filter(None, (run.findings.noisy, *run.findings.warnings))
+    yield from run.findings.warnings
     absent = [one for one in run.findings.run.variants if not one.label]
     if absent:
         yield f"not measured: {'; '.join(f'{one.id} ({one.status}: {first_line(one.reason)})' for one in absent)}."

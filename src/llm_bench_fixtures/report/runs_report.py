@@ -12,16 +12,21 @@ from llm_bench_fixtures.report.charts.variants import runs_charts
 from llm_bench_fixtures.report.files import Attempts
 from llm_bench_fixtures.report.page.tables import PageTable, chips_of, glossary
 from llm_bench_fixtures.report.renderers.html import render_page
-from llm_bench_fixtures.report.renderers.latex import latex_table
-from llm_bench_fixtures.report.renderers.markdown import bullets, comment, escape, folded, markdown_table
+from llm_bench_fixtures.report.renderers.latex import caption_of, latex_table
+from llm_bench_fixtures.report.renderers.markdown import (
+    bullets,
+    comment,
+    escape,
+    explained_table,
+    folded,
+    markdown_table,
+)
 from llm_bench_fixtures.report.runs import MOST_SHOWN, RUN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, begun
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-CAPTION = "Text generation by machine and model."
 
 
 def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) -> None:
@@ -35,7 +40,7 @@ def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) ->
     with begun(folder, has_results=has_results):
         attempts.write_text(TABLE_FILE, lambda: _data(runs).to_csv(index=False))
         attempts.write_text(MARKDOWN_FILE, lambda: render_runs_markdown(runs))
-        attempts.write_text(LATEX_FILE, lambda: "\n".join(latex_table(runs.table, CAPTION)) + "\n")
+        attempts.write_text(LATEX_FILE, lambda: render_runs_latex(runs))
         attempts.write_text(PAGE_FILE, lambda: render_runs(runs))
         attempts.end()
 
@@ -48,6 +53,11 @@ def _data(runs: Runs) -> pd.DataFrame:
     return for_csv(pd.concat(tables, ignore_index=True), IDENTITY)
 
 
+def render_runs_latex(runs: Runs) -> str:
+    """The table with its legend."""
+    return latex_table(runs.table, caption_of([run.findings.run.provenance for run in runs.runs], runs.workload))
+
+
 def render_runs_markdown(runs: Runs) -> str:
     """The whole file, the most needed first, and cut where it is too long for a comment. Every text from outside is
     escaped: it can't become markup."""
@@ -58,11 +68,14 @@ def _lines(runs: Runs) -> Iterator[str]:
     yield from ("## Text generation by machine and model", "")
     if runs.common:
         yield from (f"All of {escape(runs.common)}.", "")
+    for warning in runs.noisy:
+        yield from (f"> **{escape(warning)}**", "")
     yield from (f"**{escape(runs.sentence)}**", "")
     if runs.ranks:
         yield from (escape(runs.ranks.sentence), "")
-    if runs.table.rows:
-        yield from (*markdown_table(runs.table), "")
+    if runs.workload:
+        yield from (f"Workload: {escape(runs.workload)}.", "")
+    yield from explained_table(runs.table)
     yield from (*bullets(runs.pooled), "")
     if runs.incomparable:
         yield from ("Not compared:", "", *bullets(runs.incomparable), "")

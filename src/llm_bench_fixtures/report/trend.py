@@ -41,14 +41,18 @@ def render_trend(
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}
     charts = [list(trend_charts(group, looks, links)) if at < MOST_DRAWN else [] for at, group in enumerate(groups)]
+    titles = history.titles_of(groups).values()
     page = {
         "title": "Metrics over time",
         "header": history.header_of(groups) + _what(chosen),
         "warnings": [f"Not in it: {item.reason}" for item in unreadable],
         "advice": history.ADVICE,
-        "sentences": history.sentences_of(groups) or [history.NO_STEP],
+        "sentences": [
+            [_linked_piece(one, links) for one in sentence]
+            for sentence in history.sentences_of(groups) or [[history.NO_STEP]]
+        ],
         "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
-        "sections": [_section(group, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
+        "sections": [_section(*one, links) for one in zip(titles, groups, charts, strict=True)],
         "footnotes": list(_footnotes(storage)),
         "glossary": [],
         "figures": figures_of(chart for drawn in charts for chart in drawn),
@@ -57,7 +61,7 @@ def render_trend(
 
 
 def _footnotes(storage: Storage) -> Iterator[str]:
-    yield f"Runs in {storage}, apart for each set of machine, libraries, model and corpus."
+    yield f"Runs in {storage}, grouped by machine, libraries, model and corpus."
     yield (
         "A line is the geometric mean of the metric over the variant's tests, as it would be had every run run all of "
         "them. The runs are thin lines, and the levels of a line that steps thick ones; a step is dotted."
@@ -74,7 +78,12 @@ def _what(chosen: TrendFilter) -> str:
     return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
 
 
-def _section(group: Group, links: Mapping[str, str], charts: Sequence[spec.Chart]) -> dict[str, object]:
+def _linked_piece(piece: str | Heading, links: Mapping[str, str]) -> tuple[str, str]:
+    """Words, and where a click on them leads."""
+    return history.words_of(piece), "" if isinstance(piece, str) else links.get(piece.provenance.commit, "")
+
+
+def _section(title: str, group: Group, charts: Sequence[spec.Chart], links: Mapping[str, str]) -> dict[str, object]:
     """The part of the page on one fingerprint."""
     linked = {
         text: links[run.provenance.commit]
@@ -84,8 +93,10 @@ def _section(group: Group, links: Mapping[str, str], charts: Sequence[spec.Chart
     }
     steps = _step_table(group)
     return {
-        "title": f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
+        "title": title,
         "facts": [
+            ("machine", group.fingerprint.machine),
+            ("process", group.fingerprint.process),
             ("libraries", group.fingerprint.libraries),
             ("corpus", group.fingerprint.corpus),
             ("fingerprint", group.fingerprint.digest),

@@ -325,7 +325,7 @@ def test_memory_has_weights_latency_and_the_change_of_the_perplexity() -> None:
     assert isinstance(bf16, ErrorbarContainer)
     assert [list(map(float, values)) for values in bf16.lines[0].get_data()] == [[2.0], [500.0]]
     assert {note.get_text() for note in axis.texts if note.get_text()} == {"fp32", "bf16 +1.0 %"}
-    assert "beside each name its perplexity" in axis.get_title(loc="left")
+    assert "; numbers: perplexity change" in axis.get_title(loc="left")
 
 
 def test_memory_is_the_peak_where_it_was_measured() -> None:

@@ -104,21 +104,25 @@ def test_the_mean_of_one_variant_does_not_stand_for_its_whole_backend() -> None:
     rows = [row(name, TESTS[0], by=by, metric="speedup", base=2.0) for name, by in (("ort-a", 1.0), ("ort-b", 0.2))]
     mean = row("ort-a", "", by=0.5, metric="speedup", base=2.0)
     still = row("fp32", TESTS[0], Verdict.UNCHANGED, metric="speedup", base=2.0)
-    assert texts(mean, *rows, still) == ["ort-*: speed-up +10.0 % to +50.0 % over 2 tests, of which 2 moved alike"]
+    assert texts(mean, *rows, still) == [
+        "ort-*: speed-up +10.0 % to +50.0 % across 2 tests, 2 of them in the same direction"
+    ]
 
 
 def test_what_stays_open_did_not_move() -> None:
-    """Bug: inconclusive tests were said to have moved alike."""
+    """Bug: inconclusive tests were said to have moved in the same direction."""
     rows = [row("bf16", test, Verdict.INCONCLUSIVE, metric="speedup", base=2.0) for test in ("", *TESTS[:2])]
     (cause,) = causes_of(rows, rows)
-    assert cause.where == "over 2 tests, 2 of them inconclusive"
+    assert cause.where == "across 2 tests, 2 of them inconclusive"
 
 
 def test_the_change_over_all_tests_stands_for_those_of_its_tests() -> None:
     tests = [row("bf16", test, by=1.0, metric="speedup", base=2.0) for test in TESTS[:2]]
     mean = row("bf16", "", by=0.5, metric="speedup", base=2.0)
     still = row("bf16", TESTS[2], Verdict.UNCHANGED, metric="speedup", base=2.0)
-    assert texts(mean, *tests, still) == ["bf16: speed-up 2.00 → 2.50, +25.0 % over 3 tests, of which 2 moved alike"]
+    assert texts(mean, *tests, still) == [
+        "bf16: speed-up 2.00 → 2.50, +25.0 % across 3 tests, 2 of them in the same direction"
+    ]
 
 
 def test_timings_that_moved_together_are_one_cause_and_others_are_not() -> None:

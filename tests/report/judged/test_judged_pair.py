@@ -76,7 +76,9 @@ def test_what_is_slightly_worse_has_a_row_and_a_status_of_its_own() -> None:
     text = lines_of(result_of(a=SLIGHTLY, b=SAME))
     assert "Slightly worse (1 comparison)\n  a: decode throughput −2.7 % " in text
     assert "1 slightly worse, 1 unchanged of 2 comparisons." in text
-    assert text.endswith("Exit status 27: something got worse, by less than the threshold as far as is known")
+    assert text.endswith(
+        "Exit status 27: something got worse by less than the threshold, though its interval reaches beyond it"
+    )
 
 
 def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
@@ -86,7 +88,7 @@ def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
     text = lines_of(result)
     (row,) = [line for line in text.splitlines() if "−10.4 %" in line]
     assert row.strip().startswith("nf4: decode throughput −10.4 % ")
-    assert row.endswith(" over 4 tests, of which 4 moved alike")
+    assert row.endswith(" across 4 tests, 4 of them in the same direction")
     assert not [line for line in text.splitlines() if line.endswith((" a", " b", " c", " d"))]
     assert "1 of these verdicts is that of the test's group." in text
     assert "Groups of tests: 2 regressed, 1 unchanged of 3." in text

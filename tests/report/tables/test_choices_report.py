@@ -67,8 +67,8 @@ def test_what_flips_cannot_tell_stands_beside_them() -> None:
     """Nothing flips in 200 with a probability of 2.5 % where the share is 1 - 0.025 ** (1 / 200) = 1.83 %."""
     notes = notes_of(asked_run())
     assert any(note.startswith("A flip is an answer that turned from right to wrong") for note in notes)
-    (told,) = [note for note in notes if note.startswith("Limits of flips: ")]
-    assert "none in 200 questions rules out only shares above 1.83 %." in told
+    (told,) = [note for note in notes if note.startswith("No flip in ")]
+    assert told.startswith("No flip in 200 questions rules out only shares above 1.83 %. ")
 
 
 def test_the_table_of_quality_over_the_corpus_has_none_of_it() -> None:

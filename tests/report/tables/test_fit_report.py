@@ -106,10 +106,10 @@ def test_a_memory_that_was_given_is_fitted_in_words() -> None:
         "In 12.0 MB, of prompts of 100 tokens and 11 new: fp32 at most 7 at a time, bf16 does not fit."
     ]
     (section,) = fit_sections(run)
-    assert "The memory is given; one variant runs alone in it and leaves 2 % of it." in section.note
+    assert "The memory is given; one variant runs alone in it and leaves 2 % free." in section.note
     assert list(fit_sentences(run_of(variant()))) == []
     (section,) = fit_sections(run_of(variant()))
-    assert "The memory is what was free; one variant runs alone in it and leaves 2 % of it." in section.note
+    assert "The memory is what was free; one variant runs alone in it and leaves 2 % free." in section.note
 
 
 def test_the_longest_of_unlike_prompts_counts_and_the_users_own_ones_first() -> None:

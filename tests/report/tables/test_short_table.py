@@ -137,8 +137,8 @@ def test_a_speed_up_that_is_not_the_ratio_of_the_latencies_says_why() -> None:
     table = table_of(make_run([alone, make_block_record("v0", 2.0)]))
     (note,) = table.notes
     assert note == (
-        "the speed-up of v0 compares rounds that ran next to each other, so it is not the ratio of these latencies, "
-        "which are medians of all rounds"
+        "v0: the speed-up compares rounds that ran next to each other, the latencies are medians of all rounds, so "
+        "their ratio differs"
     )
     assert set(table.notes) <= set(legend(table))
     assert table_of(make_run([make_block_record(spread=0.0), make_block_record("v0", 2.0)])).notes == ()
@@ -154,8 +154,8 @@ def test_a_mean_over_prompts_names_the_prompt_that_the_latencies_are_of() -> Non
         records += [make_block_record(spread=0.0, **where), make_block_record("v0", speedup, **where)]
     (note,) = table_of(make_run(records)).notes
     assert note == (
-        "the speed-up of v0 is a mean over prompts of 16, 64 and 128 tokens, so it is not the ratio of these "
-        "latencies, which are of one prompt of 64 tokens"
+        "v0: the speed-up is a mean over prompts of 16, 64 and 128 tokens, the latencies are of one prompt of 64 "
+        "tokens, so their ratio differs"
     )
 
 

@@ -154,9 +154,9 @@ def noisy(**changes: object) -> Run:
 def test_a_noisy_machine_is_said_first_with_what_is_safe_and_what_to_do() -> None:
     found = findings(noisy())
     assert found.noisy == (
-        "Noisy machine: identical work came out 1.00 to 1.17 times as fast. Safe to conclude nevertheless: int4 is "
-        "faster than fp32; nf4 is slower than fp32. Memory and quality are not affected. Measure for longer "
-        "(--llm-max-noise 1%), stop what else runs, or take another machine."
+        "Noisy machine: identical work came out 1.00 to 1.17 times as fast. Still certain: int4 is faster than fp32; "
+        "nf4 is slower than fp32. Memory and quality are unaffected. Measure for longer (--llm-max-noise 1%), stop "
+        "other programs, or use another machine."
     )
     assert found.answer.lines[0].startswith("Use int4 for the lowest latency: 2.00× ")
 
@@ -165,16 +165,16 @@ def test_more_rounds_are_no_advice_where_most_are_disturbed() -> None:
     found = findings(noisy(waited_s=WAITED_S)).noisy
     assert "; in 36 of 40 pairs of rounds, threads waited for a core. " in found
     assert found.endswith(
-        " More rounds won't help: wait until it is calm, stop what else runs, or take another machine."
+        " More rounds won't help: wait until it is calm, stop other programs, or use another machine."
     )
     assert "--llm" not in found
 
 
 def test_a_host_that_often_kept_cores_apart_is_said_of_a_noisy_machine() -> None:
     """Half of the pairs of four variants; one in ten is not worth a word."""
-    told = "; in 20 of 40 pairs of rounds, data took long from core to core (a host may have moved these apart). Safe"
+    told = "; in 20 of 40 pairs of rounds, the CPU cores exchanged data slowly (the host may have moved them apart). "
     assert told in findings(noisy(core_to_core=(1.8,) * 5 + (3.6,) * 5)).noisy
-    assert "core to core" not in findings(noisy(core_to_core=(1.8,) * 9 + (3.6,))).noisy
+    assert "CPU cores" not in findings(noisy(core_to_core=(1.8,) * 9 + (3.6,))).noisy
 
 
 def test_variants_that_drift_between_cases_make_a_machine_noisy() -> None:
@@ -184,10 +184,8 @@ def test_variants_that_drift_between_cases_make_a_machine_noisy() -> None:
     drift = VarianceEstimate(0.0225, 9)
     records = tuple(replace(one, drift=drift) if one.variant == "int8" else one for one in run.records)
     found = findings(replace(run, records=records)).noisy
-    assert found.startswith("Noisy machine: speed-ups of int8 scattered by 16 % between like cases. Safe to conclude ")
-    assert found.endswith(
-        " Pool several runs (llm-bench report RUN RUN), stop what else runs, or take another machine."
-    )
+    assert found.startswith("Noisy machine: int8's speed-up varied by 16 % between similar prompts. Still certain: ")
+    assert found.endswith(" Pool several runs (llm-bench report RUN RUN), stop other programs, or use another machine.")
 
 
 def texts_of(run: Run) -> Sequence[str]:

@@ -29,8 +29,8 @@ def test_how_often_rounds_paused() -> None:
     """A record has ten rounds; one that was measured alone is a turn of its own."""
     records = [make_block_record(spread=0.0, pauses=30), make_block_record("bf16", 2.0, pauses=20), make_record("nf4")]
     assert footnotes(*records)[1] == (
-        "20 rounds paused 50 times while others had their turn. After a pause between tokens the first decode steps "
-        "are slower; they count as the mean of the steps that follow them."
+        "20 rounds were paused 50 times so that variants could alternate. The slow first decode steps after a pause "
+        "between tokens count as the mean of the steps that follow."
     )
 
 
@@ -52,8 +52,8 @@ def test_how_many_pairs_of_rounds_had_cores_apart() -> None:
     """Three of ten, in which data took twice as long."""
     bf16 = make_block_record("bf16", 2.0, core_to_core=(1.8,) * 7 + (4.0, 3.2, 3.6))
     assert footnotes(make_block_record(spread=0.0), bf16)[2] == (
-        "In 3 of 10 pairs data took long from core to core, 2 times as long as at best, as where a host moves a "
-        "virtual machine's cores apart. That slows variants whose threads share work."
+        "In 3 of 10 pairs the CPU cores exchanged data slowly, taking 2 times as long as at best; the host may have "
+        "moved them apart. That slows variants whose threads share work."
     )
 
 
@@ -64,8 +64,8 @@ def test_how_far_cases_drift_apart() -> None:
         for name, deviation in (("bf16", 0.15), ("nf4", 0.02))
     ]
     assert footnotes(make_block_record(spread=0.0), *records)[2] == (
-        "Speed-ups scatter more between like cases than their rounds show: bf16 16 % (standard deviation). A "
-        "machine's changing state slows some variants more than others. The intervals include this."
+        "Speed-ups varied between similar prompts by more than their rounds explain: bf16 16 % (standard deviation). "
+        "A machine's changing state slows some variants more than others. The intervals include this."
     )
 
 
@@ -78,10 +78,8 @@ def test_rounds_of_the_reference_next_to_a_server_count() -> None:
 def test_how_many_comparisons_are_made_at_once() -> None:
     """Two with fp32, and one between the two: 1 - 0.05 / 3."""
     records = [make_block_record(spread=0.0), make_block_record("bf16", 2.0), make_block_record("nf4", 1.5)]
-    assert (
-        "All 3 comparisons of speeds hold together with 95 % confidence, as each is made with 98.33 %"
-        in footnotes(*records)[-1]
-    )
+    told = "The 3 speed comparisons hold together with 95 % confidence: each is made at 98.33 % (Bonferroni)."
+    assert told in footnotes(*records)
 
 
 def test_what_was_measured_alone_is_named() -> None:
@@ -93,6 +91,6 @@ def test_what_was_measured_alone_is_named() -> None:
 
 def test_a_run_without_turns_says_so() -> None:
     assert footnotes(make_record(), make_record("bf16", 0.5)) == [
-        "The variants took no turns: a speed-up is a ratio of medians from different minutes."
+        "Variants were not measured in turns: a speed-up is a ratio of medians measured at different times."
     ]
     assert footnotes(make_record()) == []

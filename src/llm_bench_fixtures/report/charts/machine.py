@@ -116,9 +116,9 @@ def _note(phases: Sequence[RooflinePoint]) -> str:
     )
     least = MIXTURE if any(phase.work.is_least for phase in phases) else ""
     return (
-        "Filled: prefill. Open: decode. Grey: what this machine was measured to read and to multiply at most. The "
-        "nearer to a line, the nearer to that limit: the slope is the memory's, a ceiling that of the matrix products. "
-        f"Far below both neither limits, but overhead does.{apart}{least}"
+        "Filled: prefill. Open: decode. Grey: the machine's measured limits, memory bandwidth (slope) and matrix "
+        "products (ceilings). A point near a line is held back by that limit; one far below both, by overhead."
+        f"{apart}{least}"
     )
 
 

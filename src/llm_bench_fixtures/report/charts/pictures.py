@@ -157,14 +157,14 @@ def memory_chart(findings: Findings) -> spec.Chart | None:
             series.append(spec.Series(name, (point,), looks[name], name, _change_in_words(run, name), size=9))
     if len(series) < 2:
         return None
-    beside = f"; beside each name its perplexity against {run.reference}'s" if any(one.detail for one in series) else ""
+    details = f"; numbers: perplexity change against {run.reference}" if any(one.detail for one in series) else ""
     sizes, latencies = zip(*((one.points[0].x.value, one.points[0].y.value) for one in series), strict=True)
     top = max(one.points[0].y.high for one in series)
     is_log = max(latencies) > LOG_FROM * min(latencies)
     ends = (min(latencies) / LOG_ROOM, top * LOG_ROOM) if is_log else (0.0, BEYOND * top)
     return spec.Chart(
         name="memory",
-        title=f"Lower left is smaller and faster{beside}",
+        title=f"Lower left is smaller and faster{details}",
         note=f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds.",
         x=spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND * max(sizes))),
         y=spec.Axis("latency, ms", ends, is_log=is_log),

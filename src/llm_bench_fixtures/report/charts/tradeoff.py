@@ -116,8 +116,8 @@ def _gains(findings: Findings, one: Candidate, other: Candidate) -> Iterator[boo
 
 
 def _note(findings: Findings, best: Sequence[str]) -> str:
-    alone = f"{best[0]} alone; each other variant is beaten by another one"
-    front_words = alone if len(best) == 1 else f"none of {', '.join(best)} is shown to be beaten on the whole"
+    alone = f"only {best[0]}; each other variant is beaten by another one"
+    front_words = alone if len(best) == 1 else f"no variant is shown to be better overall than any of {', '.join(best)}"
     lossless = near_lossless(findings.run)
     marked = f" {MARK}: near-lossless, with the whole interval in the band; not ordered." if lossless else ""
     memory = METRIC_BY_NAME[memory_metric(findings)].title.lower()

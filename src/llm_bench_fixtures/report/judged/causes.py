@@ -169,9 +169,9 @@ class Cause:
         """Tests that moved, in words; empty for a value that all tests of a variant share."""
         moved = [row.benchmark for row in self.rows if row.benchmark]
         if len(moved) < len(self.rows):
-            alone = f", of which {len(moved)} moved alike" if moved and self.verdict in MOVED else ""
-            alone = f", {len(moved)} of them {self.verdict}" if moved and self.verdict in STILL else alone
-            return f"over {count(self.tests, 'test')}{alone}" if self.tests else ""
+            which = "in the same direction" if self.verdict in MOVED else self.verdict
+            alone = f", {len(moved)} of them {which}" if moved else ""
+            return f"across {count(self.tests, 'test')}{alone}" if self.tests else ""
         if len(moved) == 1:
             return f"in {moved[0]}"
         return f"in {len(moved)} tests" if len(moved) == self.tests else f"in {len(moved)} of {self.tests} tests"

@@ -159,7 +159,8 @@ def counts_sentence(comparison: Comparison) -> str:
     aside = f" ({not_selected} of the baseline not selected)" if not_selected else ""
     blocking = Counter(one.verdict for one in comparison.judgements if one.is_blocking)
     values = ", ".join(f"{blocking[verdict]} {verdict}" for verdict in Verdict if blocking[verdict])
-    return f"Judged {comparison.judged_tests} of {total} tests{lost}{aside}. Blocking values: {values or 'none'}."
+    judged = f"Judged {comparison.judged_tests} of {total} tests{lost}{aside}."
+    return f"{judged} Values that can fail the gate: {values or 'none'}."
 
 
 def notes_of(comparison: Comparison) -> Iterator[str]:
@@ -178,10 +179,10 @@ def notes_of(comparison: Comparison) -> Iterator[str]:
         f"Identical work differed by up to {floor.percent:.0f} % within one of these runs ({floor.pairs} pairs)."
         if floor.pairs >= ENOUGH_PAIRS
         else f"Noise is assumed to be {floor.percent:.0f} %: these runs repeat too little to measure it."
-    ) + " Smaller changes of a time are not called changes. Runs at different hours differ by more."
+    ) + " Smaller changes in time count as noise. Runs at different hours differ by more."
     fine = [one.rule.relative for one in times if _is_fine(one, comparison)]
     if fine:
-        yield f"A rule of {format_share(min(fine))} is finer than the noise: changes between the two are inconclusive."
+        yield f"The noise exceeds a rule of {format_share(min(fine))}: changes between the two are inconclusive."
     probed = [any(record.probe_s for record in run.records) for run in (comparison.base, comparison.head)]
     if probed[0] != probed[1]:
         which = "this run" if probed[1] else "the baseline"

@@ -11,8 +11,9 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
 from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
-from llm_bench_fixtures.report.words.workload import describe_headline
+from llm_bench_fixtures.report.words.workload import describe_headline, listed
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import INSTEAD, printable
 
 EN_DASH = "–"
@@ -49,12 +50,16 @@ _SPECIAL = str.maketrans(
 
 def render_latex(findings: Findings) -> str:
     """A `table` with a caption and a label, in the order of the run's variants."""
-    workload = describe_headline(findings) or "nothing was timed"
-    table = _narrow(findings)
-    origin = findings.run.provenance
-    machine = f"{origin.hardware} ({count(origin.threads, 'thread')}, {origin.device})"
-    caption = f"Text generation of {origin.model} on {machine}: {workload}."
-    return "\n".join(latex_table(table, caption, [*legend(table), *_what_ran(findings)])) + "\n"
+    caption = caption_of([findings.run.provenance], describe_headline(findings))
+    return latex_table(_narrow(findings), caption, _what_ran(findings))
+
+
+def caption_of(origins: Sequence[Provenance], workload: str) -> str:
+    """The models, the machines and the workload of runs."""
+    machines = dict.fromkeys(f"{one.hardware} ({count(one.threads, 'thread')}, {one.device})" for one in origins)
+    models = dict.fromkeys(one.model for one in origins)
+    what = " on ".join(listed(list(names), "and") for names in (models, machines))
+    return f"Text generation of {what}: {workload or 'nothing was timed'}."
 
 
 def _narrow(findings: Findings) -> Table:
@@ -76,11 +81,15 @@ def _what_ran(findings: Findings) -> Iterator[str]:
             yield f"{title}: {', '.join(them)}"
 
 
-def latex_table(table: Table, caption: str, notes: Sequence[str] = ()) -> Iterator[str]:
-    """The lines of the environment; comments say what it needs. A table that is wider than the text is scaled down.
+def latex_table(table: Table, caption: str, notes: Iterable[str] = ()) -> str:
+    """The environment; comments say what it needs. A table that is wider than the text is scaled down.
 
-    notes: what stands beneath the table, in sentences without a full stop.
+    notes: what stands beneath the table and its legend, in sentences without a full stop.
     """
+    return "\n".join(_lines(table, caption, [*legend(table), *notes])) + "\n"
+
+
+def _lines(table: Table, caption: str, notes: Sequence[str]) -> Iterator[str]:
     yield r"% \usepackage{booktabs}"
     yield r"% \usepackage{graphicx}"
     yield r"\begin{table}"

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 
-from llm_bench_fixtures.report.renderers.figures import head, texts
+from llm_bench_fixtures.report.renderers.figures import head, legend, texts
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.text import printable
 
@@ -64,6 +64,14 @@ def markdown_table(table: Table) -> Iterator[str]:
     yield _row(map(head, table.columns))
     yield f"| {' | '.join('---:' if column.is_numeric else '---' for column in table.columns)} |"
     yield from map(_row, texts(table))
+
+
+def explained_table(table: Table) -> Iterator[str]:
+    """The table's lines, and a paragraph on its figures."""
+    if table.rows:
+        yield from (*markdown_table(table), "")
+    if means := "; ".join(legend(table)):
+        yield from (escape(f"{means[:1].upper()}{means[1:]}."), "")
 
 
 def _row(cells: Iterable[str]) -> str:

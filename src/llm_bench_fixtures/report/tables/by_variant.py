@@ -92,24 +92,31 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
         column if column.name in kept else replace(column, droppable=DROPPABLE.get(column.name, len(NEEDED) + 1))
         for column in table.columns
     )
-    notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
-    return replace(table, columns=columns, notes=notes)
+    rows = ratio_rows(findings, {one.column.name: one for one in shown})
+    return replace(table, columns=columns, notes=odd_ratios(rows, *ratio_words(findings)))
 
 
-def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> tuple[str, ...]:
-    """cells: by column and variant. Figures of other workloads than the headline's have marks of their own."""
-    latencies, speedups = cells.get("latency", {}), cells.get("speed-up", {})
+def ratio_rows(
+    findings: Findings, figures: Mapping[str, Figures], where: str = ""
+) -> Iterator[tuple[str, Cell, Cell, Cell]]:
+    """Rows for `odd_ratios`. Figures of other workloads than the headline's have marks of their own.
+
+    figures: by column. where: the words that follow the variants' ids.
+    """
+    latencies, speedups = (figures[name].cells if name in figures else {} for name in ("latency", "speed-up"))
     reference = latencies.get(findings.run.reference, Cell())
-    rows = [
-        (name, reference, latencies[name], found)
-        for name, found in speedups.items()
-        if name in latencies and name not in findings.elsewhere
-    ]
+    for name, found in speedups.items():
+        if name in latencies and name not in findings.elsewhere:
+            yield f"{name}{where}", reference, latencies[name], found
+
+
+def ratio_words(findings: Findings) -> tuple[str, ...]:
+    """What speed-ups and latencies are, for `odd_ratios`; empty where they are of the same workload."""
     lengths = pooled_lengths(findings)
     if not lengths:
-        return odd_ratios(rows)
+        return ()
     shown = describe_prompts(next(iter(findings.common.values())))
-    return odd_ratios(rows, f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {shown}")
+    return f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {shown}"
 
 
 def short_table(findings: Findings) -> Table:

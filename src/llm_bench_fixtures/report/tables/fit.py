@@ -128,10 +128,9 @@ def _lengths(one: Round) -> str:
 def _note(run: Run, asked: Round) -> str:
     whose = "given" if run.provenance.fit_bytes else "what was free"
     return (
-        f"The memory is {whose}; one variant runs alone in it and leaves {100 * SPARE:.0f} % of it. Predicted from the "
-        "model's shape, next to what was measured: cache, activations and peak are those of its largest batch here. A "
-        f"measured peak has libraries' own buffers besides, for which the limits leave {format_bytes(PROCESS_BYTES)}. "
-        "Largest batch: "
+        f"The memory is {whose}; one variant runs alone in it and leaves {100 * SPARE:.0f} % free. Predictions follow "
+        "from the model's shape; cache, activations and peak are those of the variant's largest batch here. A measured "
+        f"peak also has libraries' buffers, for which the limits leave {format_bytes(PROCESS_BYTES)}. Largest batch: "
         f"prompts at a time, each of {_lengths(asked)}. Longest context: tokens of one prompt, or of each of a batch, "
-        "and its new ones; at most what the model can read."
+        "with its new ones; at most what the model can read."
     )

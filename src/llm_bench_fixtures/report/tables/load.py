@@ -41,7 +41,7 @@ COLUMNS = (
 NOTE = (
     "Tokens: those of a prompt and the new ones. "
     "Requests at random times (a Poisson process), sent whether or not earlier ones are answered. Times count from "
-    "when a request was planned; percentiles are of the answered ones, and stand where there are enough. Goodput: "
+    "when a request was planned; percentiles are of answered ones, and shown if there are enough. Goodput: "
     "requests answered within the limits; those that failed are not. Drain: until the last answer, after the load. "
     "Cached: of the prompts' tokens, from the server's cache."
 )

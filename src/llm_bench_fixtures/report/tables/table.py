@@ -221,8 +221,8 @@ def odd_ratios(
     """
     odd = [name for name, *cells in rows if _is_odd(*cells)]
     whose = ", ".join(odd) if len(odd) <= MOST_NAMED else f"{len(odd)} rows"
-    told = f"the speed-up of {whose} {is_what}, so it is not the ratio of these latencies, which are {are_what}"
-    return (told,) if odd else ()
+    why = f"{whose}: the speed-up {is_what}, the latencies are {are_what}, so their ratio differs"
+    return (why,) if odd else ()
 
 
 def _is_odd(reference: Cell, own: Cell, found: Cell) -> bool:

@@ -51,9 +51,7 @@ def variant_sections(findings: Findings) -> Iterator[Section]:
     records = findings.common
     shown = findings.reference or next(iter(records.values()), None)
     where = f"{describe_workload(shown)}." if shown else ""
-    sure = (
-        "From and to: the 95 % interval of the rounds' geometric mean in this process; another process differs by more."
-    )
+    sure = "From and to: the 95 % interval of the rounds' geometric mean, without differences between processes."
     of_rounds = {name: _stability(record) for name, record in records.items()}
     words = Figures(Column("stability", Notation.TEXT), of_rounds)
     parts: tuple[tuple[str, ReportTable, list[Figures], str], ...] = (
@@ -185,9 +183,9 @@ def choice_footnotes(run: Run) -> Iterator[str]:
             "the share of right answers hides them. The interval is Clopper and Pearson's, for questions like these."
         )
         yield (
-            f"Limits of flips: none in {count(items, 'question')} rules out only shares above "
-            f"{format_share(exact_interval(0, items)[1])}. Answers that a model is unsure of flip easily, so flips say "
-            "little where a model does hardly better than guessing."
+            f"No flip in {count(items, 'question')} rules out only shares above "
+            f"{format_share(exact_interval(0, items)[1])}. Unsure answers flip easily, so flips say little about a "
+            "model that does hardly better than guessing."
         )
 
 

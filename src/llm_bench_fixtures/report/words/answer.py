@@ -73,6 +73,8 @@ class Recommendation:
     """The variant, after "probably" where the run is undecided."""
     figure: str
     """The variant's latency, throughput or memory."""
+    gain: str
+    """Its gain over the reference, of time with the interval."""
     standing: str
     """How it stands to the reference, for a line of its own."""
     sentence: str
@@ -170,10 +172,9 @@ def name_of(pick: Pick) -> str:
     return pick.best.variant
 
 
-def _standing_words(pick: Pick, reference: str) -> str:
+def _standing_words(pick: Pick, gain: str) -> str:
     if pick.outcome is Outcome.REFERENCE:
         return f"no other variant {_PHRASES[pick.reader].more}"
-    gain = gain_words(pick.best, pick, reference)
     if pick.outcome is Outcome.UNDECIDED:
         return f"undecided: {gain}"
     return f"{gain}{'; or ' if len(pick.alike) > 1 else ''}{', '.join(pick.alike[1:])}"
@@ -256,7 +257,7 @@ def _undecided(served: Sequence[Pick], readers: str, seen: Evidence) -> str:
 
 def _likely(pick: Pick, seen: Evidence) -> str:
     is_ahead, best = pick.is_ahead, pick.best.variant
-    return f"probably {best}" if is_ahead else f"{best} comes nearest to {seen.run.reference}"
+    return f"probably {best}" if is_ahead else f"the best alternative to {seen.run.reference} is {best}"
 
 
 def _certain(pick: Pick, reference: str) -> str:
@@ -288,9 +289,9 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
 
 
 def _recommendation(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: Standings) -> Recommendation:
-    standing, figure = _standing_words(pick, seen.run.reference), figure_of(pick.best, pick)
-    notes = tuple(_notes(pick, rivals, seen, standings))
-    return Recommendation(pick, name_of(pick), figure, standing, _sentence(pick, seen, standings), notes)
+    figure, gain = figure_of(pick.best, pick), gain_words(pick.best, pick, seen.run.reference)
+    standing, notes = _standing_words(pick, gain), tuple(_notes(pick, rivals, seen, standings))
+    return Recommendation(pick, name_of(pick), figure, gain, standing, _sentence(pick, seen, standings), notes)
 
 
 def _sentence(pick: Pick, seen: Evidence, standings: Standings) -> str:

@@ -30,14 +30,14 @@ def noise_warning(seen: Evidence) -> str:
         seen_of_it.append(f"identical work came out {between} times as fast")
     if noise.drifts:
         drift = f"{100 * math.expm1(noise.drift):.0f} %"
-        seen_of_it.append(f"speed-ups of {noise.drifting} scattered by {drift} between like cases")
+        seen_of_it.append(f"{noise.drifting}'s speed-up varied by {drift} between similar prompts")
         todo = "Pool several runs (llm-bench report RUN RUN)"
     if noise.is_mostly_disturbed:
         seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
         todo = "More rounds won't help: wait until it is calm"
     if (apart := cores_apart(seen.run)).is_often:
         pairs = f"{apart.pairs} of {count(apart.looked_at, 'pair')} of rounds"
-        seen_of_it.append(f"in {pairs}, data took long from core to core (a host may have moved these apart)")
+        seen_of_it.append(f"in {pairs}, the CPU cores exchanged data slowly (the host may have moved them apart)")
     gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
     groups = {
         "faster": [name for name, found in gains.items() if found.is_faster],
@@ -49,9 +49,8 @@ def noise_warning(seen: Evidence) -> str:
         if names
     ]
     return (
-        f"Noisy machine: {'; '.join(seen_of_it)}. Safe to conclude nevertheless: "
-        f"{'; '.join(safe) or 'nothing about speed'}. Memory and quality are not affected. {todo}, stop what "
-        "else runs, or take another machine."
+        f"Noisy machine: {'; '.join(seen_of_it)}. Still certain: {'; '.join(safe) or 'nothing about speed'}. Memory "
+        f"and quality are unaffected. {todo}, stop other programs, or use another machine."
     )
 
 
@@ -70,10 +69,10 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
         yield from _apart(run)
         yield from _drifts(run)
     elif len({record.variant for record in run.measured()}) > 1:
-        yield "The variants took no turns: a speed-up is a ratio of medians from different minutes."
+        yield "Variants were not measured in turns: a speed-up is a ratio of medians measured at different times."
     if seen.comparisons > 1:
         yield (
-            f"All {seen.comparisons} comparisons of speeds hold together with 95 % confidence, as each is made with "
+            f"The {seen.comparisons} speed comparisons hold together with 95 % confidence: each is made at "
             f"{seen.confidence * 100:.4g} % (Bonferroni)."
         )
     alone = dict.fromkeys(record.variant for record in run.records if was_alone(run, record))
@@ -89,8 +88,8 @@ def _pauses(run: Run) -> Iterator[str]:
         return
     rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
     yield (
-        f"{count(rounds, 'round')} paused {count(pauses, 'time')} while others had their turn. After a pause between "
-        "tokens the first decode steps are slower; they count as the mean of the steps that follow them."
+        f"{count(rounds, 'round was', 'rounds were')} paused {count(pauses, 'time')} so that variants could alternate. "
+        "The slow first decode steps after a pause between tokens count as the mean of the steps that follow."
     )
 
 
@@ -111,8 +110,8 @@ def _apart(run: Run) -> Iterator[str]:
     found = cores_apart(run)
     if found.pairs:
         yield (
-            f"In {found.pairs} of {count(found.looked_at, 'pair')} data took long from core to core, {found.times:.2g} "
-            "times as long as at best, as where a host moves a virtual machine's cores apart. That slows variants "
+            f"In {found.pairs} of {count(found.looked_at, 'pair')} the CPU cores exchanged data slowly, taking "
+            f"{found.times:.2g} times as long as at best; the host may have moved them apart. That slows variants "
             "whose threads share work."
         )
 
@@ -123,8 +122,9 @@ def _drifts(run: Run) -> Iterator[str]:
     by_variant = [f"{variant} {100 * drift:.0f} %" for variant, drift in drifts.items() if drift >= SHOWN_DRIFT]
     if by_variant:
         yield (
-            f"Speed-ups scatter more between like cases than their rounds show: {', '.join(by_variant)} (standard "
-            "deviation). A machine's changing state slows some variants more than others. The intervals include this."
+            f"Speed-ups varied between similar prompts by more than their rounds explain: {', '.join(by_variant)} "
+            "(standard deviation). A machine's changing state slows some variants more than others. The intervals "
+            "include this."
         )
 
 

@@ -182,9 +182,9 @@ LATENCY: tuple[Metric, ...] = (
         title="Speed-up",
         column="speed-up",
         formula=(
-            "the reference's latency / latency, for each pair of rounds of the same block; averaged as the exponential "
-            "of the 20 % trimmed mean of their logarithms, of three or four without one that lies far off; none for "
-            "fewer than three pairs, or two where other comparisons show how far pairs scatter"
+            "the reference's latency / latency, for each pair of rounds of the same block; their geometric mean "
+            "without the lowest and highest fifth (20 % trimmed), of three or four pairs without an outlier; none "
+            "below three pairs, or below two if other comparisons show how far pairs scatter"
         ),
         value=_part_of(record_speedup, lambda found: found.ratio),
         tolerance=Tolerance(relative=0.05),
@@ -216,8 +216,7 @@ LATENCY: tuple[Metric, ...] = (
         column="disturbed",
         formula=(
             "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
-            "the threads, beyond what the variant's own make each other wait anyway; none where the system doesn't "
-            "report it"
+            "the threads, not counting waits for each other; none where the system doesn't report it"
         ),
         source="own; from Linux's run-queue wait",
         value=_disturbed_rounds,
