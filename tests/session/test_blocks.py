@@ -614,13 +614,13 @@ def test_a_settled_variant_drops_out_and_the_reference_stays_for_the_others(tabl
     assert tail.count("fp32") == tail.count("int8") == 5
 
 
-def test_further_blocks_run_all_variants_that_have_not_failed(table: Table) -> None:
-    """The second ends at its sixth round, as it is steady; the third fails as it is warmed up again."""
+def test_further_blocks_of_a_large_model_run_all_variants_that_have_not_failed(table: Table) -> None:
+    """The second ends at its sixth round, as it is steady; the third fails in its further one."""
     table.add("fp32", 1.0)
     table.add("bf16", 0.5)
     table.add("int8", *NOISY, fails_at=9)
     ended: list[Blocks] = []
-    pace = replace(FAST, max_noise=0.01, share_s=30.0)
+    pace = replace(FAST, max_noise=0.01, share_s=30.0, is_large=True)
     measure_side_by_side(table.entries, "fp32", pace, clock=table.clock, on_end=ended.append)
     (run,), first = ended, counts(table)
     assert first == {"fp32": 9, "bf16": 6, "int8": 9}
@@ -630,17 +630,39 @@ def test_further_blocks_run_all_variants_that_have_not_failed(table: Table) -> N
     assert found.keys() == {"fp32", "bf16"}
     assert counts(table) == {"fp32": 10, "bf16": 7, "int8": 9}
     assert len(found["bf16"].rounds) == len(found["bf16"].reference_rounds) == 7
-    assert run.block_s == (table.clock() - before_s) / 2
+    assert run.block_s == pytest.approx(table.clock() - before_s)
     assert (run.can_go_on, [*run.alive]) == (True, ["fp32", "bf16"])
-    assert [doing for doing, *_ in told] == ["warming up"] * 3 + ["round 10"] * 2
+    assert [doing for doing, *_ in told[:4]] == ["warming up"] * 3 + ["round 10"]
     assert told[-1][2] is not None
+
+
+def test_further_blocks_of_a_small_model_leave_out_those_whose_interval_is_narrow(table: Table) -> None:
+    """The second ends at its sixth round, as it is steady; without the third no further block is of use."""
+    table.add("fp32", 1.0)
+    table.add("bf16", 0.5)
+    table.add("int8", *NOISY, fails_at=11)
+    ended: list[Blocks] = []
+    measure_side_by_side(
+        table.entries, "fp32", replace(FAST, max_noise=0.01, share_s=30.0), clock=table.clock, on_end=ended.append
+    )
+    (run,) = ended
+    told: list[tuple[str, str, Left | None]] = []
+    assert run.can_go_on
+    found = run.go_on(lambda *step: told.append(step))
+    assert {name: len(one.rounds) for name, one in found.items()} == {"fp32": 10, "int8": 10}
+    assert counts(table) == {"fp32": 10, "bf16": 6, "int8": 10}
+    assert {detail for _, detail, _ in told} == {"fp32", "int8"}
+    assert run.go_on(lambda *_: None) == {}
+    assert not run.can_go_on
 
 
 def test_without_the_reference_no_further_block_compares_anything(table: Table) -> None:
     table.add("fp32", 1.0, fails_at=3)
-    table.add("bf16", 0.5)
+    table.add("bf16", *NOISY)
     ended: list[Blocks] = []
-    measure_side_by_side(table.entries, "fp32", FAST, clock=table.clock, on_end=ended.append)
+    measure_side_by_side(
+        table.entries, "fp32", replace(FAST, max_noise=0.01, share_s=0.0), clock=table.clock, on_end=ended.append
+    )
     assert ended[0].can_go_on
     assert ended[0].go_on(lambda *_: None) == {}
     assert not ended[0].can_go_on

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.session import budget as budget_module
 from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s, times_of_cases
 
 
@@ -124,31 +123,30 @@ def test_what_an_earlier_session_measured_gets_no_time_and_leaves_none() -> None
 
 def test_a_case_of_rounds_eight_times_as_long_gets_twice_the_time() -> None:
     """9 s in all and 3 more: the cube roots of 1 and 8 share 12 s as 4 and 8."""
-    assert times_of_cases([(1.0, 1), (8.0, 1)], 3.0) == pytest.approx([4.0, 1.0])
+    assert times_of_cases([(1.0, 1), (8.0, 1)], 3.0, 5.0) == pytest.approx([4.0, 1.0])
 
 
-def test_what_one_case_may_not_have_goes_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_case_may_not_have_goes_to_the_others() -> None:
     """Of 18 s the short one would get 6."""
-    monkeypatch.setattr(budget_module, "MOST_TIMES", 5.0)
-    assert times_of_cases([(1.0, 1), (8.0, 1)], 9.0) == pytest.approx([5.0, 13 / 8])
-    assert times_of_cases([(1.0, 1), (8.0, 1)], 99.0) == pytest.approx([5.0, 5.0])
+    assert times_of_cases([(1.0, 1), (8.0, 1)], 9.0, 5.0) == pytest.approx([5.0, 13 / 8])
+    assert times_of_cases([(1.0, 1), (8.0, 1)], 99.0, 5.0) == pytest.approx([5.0, 5.0])
 
 
 def test_no_case_gets_less_than_its_first_rounds() -> None:
     """Of 1 and 27 s, and 1 s more: by cube roots the long one would get 21.75 s."""
-    assert times_of_cases([(1.0, 1), (27.0, 1)], 1.0) == pytest.approx([2.0, 1.0])
+    assert times_of_cases([(1.0, 1), (27.0, 1)], 1.0, 5.0) == pytest.approx([2.0, 1.0])
 
 
 def test_none_gets_more_where_nothing_is_left() -> None:
-    assert times_of_cases([(1.0, 1), (2.0, 1)], 0.0) == pytest.approx([1.0, 1.0])
-    assert times_of_cases([(1.0, 1), (2.0, 1)], -5.0) == pytest.approx([1.0, 1.0])
-    assert times_of_cases([], 5.0) == []
+    assert times_of_cases([(1.0, 1), (2.0, 1)], 0.0, 5.0) == pytest.approx([1.0, 1.0])
+    assert times_of_cases([(1.0, 1), (2.0, 1)], -5.0, 5.0) == pytest.approx([1.0, 1.0])
+    assert times_of_cases([], 5.0, 5.0) == []
 
 
 def test_a_case_of_more_variants_gets_more() -> None:
     """One round of either takes as long; eight speed-ups count for four times the time of one."""
-    assert times_of_cases([(8.0, 1), (8.0, 8)], 24.0) == pytest.approx([1.0, 4.0])
-    assert times_of_cases([(8.0, 1), (8.0, 8)], 29.0) == pytest.approx([9 / 8, 36 / 8])
+    assert times_of_cases([(8.0, 1), (8.0, 8)], 24.0, 5.0) == pytest.approx([1.0, 4.0])
+    assert times_of_cases([(8.0, 1), (8.0, 8)], 29.0, 5.0) == pytest.approx([9 / 8, 36 / 8])
 
 
 def test_rounds_by_cube_roots_make_the_mean_interval_the_narrowest() -> None:
@@ -157,5 +155,5 @@ def test_rounds_by_cube_roots_make_the_mean_interval_the_narrowest() -> None:
     def width(short_s: float) -> float:
         return (1.0 / short_s) ** 0.5 + (2.0 / (7.0 - short_s)) ** 0.5
 
-    short, _ = times_of_cases([(1.0, 1), (2.0, 1)], 4.0)
+    short, _ = times_of_cases([(1.0, 1), (2.0, 1)], 4.0, 5.0)
     assert width(short) <= min(width(tenths / 10) for tenths in range(10, 51)) + 1e-6

@@ -203,14 +203,30 @@ class Blocks:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether a further block would compare a variant with the reference."""
-        return self.reference in self.alive and len(self.alive) > 1
+        """Whether a further block would compare a variant with the reference that needs it."""
+        return len(self._going_on) > 1
+
+    @property
+    def _going_on(self) -> dict[str, Entry]:
+        """The reference, and the variants that further blocks are of use to: of a large model all, else those whose
+        interval isn't as narrow as asked; none without any of both."""
+        alive = self.alive
+        if self.reference not in alive:
+            return {}
+        if self.pace.is_large:
+            return alive
+        measured = {name: self._measured(entry) for name, entry in alive.items()}
+        asked = self.pace.max_noise
+        half_widths = self.pace.allocation.half_widths(self._ratios(measured), asked)
+        wide = [name for name, one in measured.items() if not self._is_settled(name, one, half_widths.get(name, asked))]
+        return {name: entry for name, entry in alive.items() if name in (self.reference, *wide)}
 
     def go_on(self, step: Step) -> dict[str, Measured]:
-        """Run one block more, once all are warmed up again, and return the figures of the variants that a test asks for
-        and that didn't fail; none where nothing was compared."""
+        """Run one block more, once those that it is of use to are warmed up again, and return their figures, of the
+        variants that a test asks for and that didn't fail; none where nothing was compared."""
         self.step, self.is_further, self.rested_s = step, True, 0.0
-        for name, entry in self.alive.items():
+        going_on = self._going_on
+        for name, entry in going_on.items():
             self.doing = "warming up"
             self._await_calm(entry)
             self.step(self.doing, name, None)
@@ -219,10 +235,11 @@ class Blocks:
                     entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
                 else:
                     list(self._turns(entry, NEVER))
-        if not self.can_go_on:
+        names = [name for name in going_on if name in self.alive]
+        if self.reference not in names or len(names) == 1:
             return {}
-        self._run_block([*self.alive])
-        return {name: self._measured(entry) for name, entry in self.alive.items() if entry.is_asked_for}
+        self._run_block(names)
+        return {name: self._measured(one) for name, one in self.alive.items() if name in names and one.is_asked_for}
 
     def _run_block(self, names: list[str]) -> None:
         """Run the same number of rounds of each, in slices. Each variant's are spread evenly over the block, so that
@@ -305,7 +322,7 @@ class Blocks:
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
         alive = {name: self._measured(entry) for name, entry in self.alive.items()}
-        ratios = {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
+        ratios = self._ratios(alive)
         half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
         may_go_on = self.elapsed_s + self.block_s <= self._longest_s
         longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
@@ -321,6 +338,13 @@ class Blocks:
             return [*with_reference, *others]
         is_alone = len(alive) == 1 and all(self.entries[name].is_asked_for for name in alive)
         return with_reference if is_alone and self.reference in wanting else []
+
+    def _ratios(self, alive: Mapping[str, Measured]) -> dict[str, LogRatio]:
+        return {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
+
+    def _is_settled(self, name: str, measured: Measured, half_width: float) -> bool:
+        """Whether its interval is as narrow as asked, by as many rounds as that takes."""
+        return _is_enough(measured) and self._is_narrow(name, measured, half_width)
 
     def _ratio(self, measured: Measured) -> LogRatio | None:
         """Log ratio of the reference's rounds over the variant's next to them, so far; None where they are too few."""
@@ -353,7 +377,7 @@ class Blocks:
             return True
         if self.elapsed_s >= self.pace.share_s and not goes_on:
             return False
-        return not _is_enough(measured) or not self._is_narrow(name, measured, half_width)
+        return not self._is_settled(name, measured, half_width)
 
     @property
     def _fewest(self) -> int:

@@ -13,7 +13,8 @@ ROUNDS_PART = 0.5  # share of the run's time left, for rounds; the rest is for l
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 KEPT_IN_VAIN = 0.5  # share of the patience kept where a case found no calm at all: other work may never end
-MOST_TIMES = 5.0  # times the time of its first rounds that a case gets, where a given time has room
+MOST_TIMES = 5.0  # times the time of its first rounds that a case of a large model gets, where a given time has room
+USUAL_TIMES = 2.0  # the same of a small one's that the answer goes by
 HALVINGS = 40  # of the range in which times_of_cases looks
 
 
@@ -75,8 +76,8 @@ class TimeBudget:
         self._left_s = max(self._left_s - seconds, 0.0)
 
 
-def times_of_cases(first: Sequence[tuple[float, int]], spare_s: float) -> list[float]:
-    """How many times the time of its first rounds each case gets, where so much is left besides: 1 to MOST_TIMES.
+def times_of_cases(first: Sequence[tuple[float, int]], spare_s: float, most: float) -> list[float]:
+    """How many times the time of its first rounds each case gets, where so much is left besides: 1 to `most`.
 
     A speed-up's interval is as wide as the inverse square root of its rounds. So the mean width of all is least where a
     case of m variants whose round takes c seconds in all has rounds in proportion to (m / c)^(2/3) (by Lagrange
@@ -88,9 +89,9 @@ def times_of_cases(first: Sequence[tuple[float, int]], spare_s: float) -> list[f
     all_s = sum(seconds for seconds, _ in first) + spare_s
 
     def times(level: float) -> list[float]:
-        return [min(max(level * weight, 1.0), MOST_TIMES) for weight in weights]
+        return [min(max(level * weight, 1.0), most) for weight in weights]
 
-    low, high = 0.0, max((MOST_TIMES / weight for weight in weights), default=0.0)
+    low, high = 0.0, max((most / weight for weight in weights), default=0.0)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         needed_s = sum(seconds * one for (seconds, _), one in zip(first, times(middle), strict=True))

@@ -244,10 +244,10 @@ class Forecast:
         """Add a case's rounds. least: the fewest timed ones. least_s: that timed ones get in any case."""
         self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
 
-    @property
-    def least_timed_s(self) -> float:
-        """Seconds that the fewest timed rounds of all cases to come take."""
-        timed = [(variant, Piece(phases=piece.repeated)) for (_, variant), piece in self._left[Work.ROUNDS].items()]
+    def timed_s(self, counts: Callable[[str], bool]) -> float:
+        """Seconds that the timed rounds of cases to come take. counts: whether a case does, by its name."""
+        left = self._left[Work.ROUNDS].items()
+        timed = [(variant, replace(one, fixed_s=0.0, phases=Phases())) for (case, variant), one in left if counts(case)]
         return self.correction(Work.ROUNDS) * self._seconds(timed)
 
     def expect_runner(self, variant: str, runner: Runner) -> None:

@@ -51,17 +51,24 @@ class Visited:
         each_s = sum(fmean(done[name]) for name in self.blocks.alive if done[name])
         return self.blocks.in_a_row * each_s * (self.first_s + self.further_s) / all_s if all_s else 0.0
 
-    @property
-    def can_go_on(self) -> bool:
+    def can_go_on(self, most_times: float) -> bool:
         """Whether a further block would compare anything that a test asked for, and not be more than is of use."""
-        is_useful = self.further_s + self.block_s / 2 <= (MOST_TIMES - 1) * self.first_s
+        is_useful = self.further_s + self.block_s / 2 <= (most_times - 1) * self.first_s
         return self.blocks.can_go_on and bool(self.takers) and self.block_s > 0 and is_useful
 
 
 class FurtherRounds:
     """Gives each case its share of the time that is left, a block at a time."""
 
-    def __init__(self, setup: Setup, loader: VariantLoader, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        loader: VariantLoader,
+        deadline: Deadline,
+        most_times: Callable[[], float] = lambda: MOST_TIMES,
+    ) -> None:
+        """most_times: tells how many times the time of its first rounds a case gets at most."""
+        self._most_times = most_times
         self._setup = setup
         self._loader = loader
         self._deadline = deadline
@@ -83,11 +90,12 @@ class FurtherRounds:
                     other.takers.pop(variant, None)
             visited.takers[variant] = taker
 
-    def expect(self) -> None:
-        """Expect as many further rounds as there is time for besides all else that is to come."""
+    def expect(self, counts: Callable[[str], bool] = lambda _: False) -> None:
+        """Expect as many further rounds as there is time for besides all else that is to come. counts: whether a case
+        whose first rounds are to come will have some, by its name."""
         forecast = self._setup.forecast
-        first_s = forecast.least_timed_s + sum(one.first_s for one in self._visited)
-        most_s = (MOST_TIMES - 1) * first_s - sum(one.further_s for one in self._visited)
+        first_s = forecast.timed_s(counts) + sum(one.first_s for one in self._visited)
+        most_s = (self._most_times() - 1) * first_s - sum(one.further_s for one in self._visited)
         forecast.expect(Work.FURTHER, "", min(self._spare_s(1.0), most_s))
         if forecast.expected_s(Work.FURTHER, "") <= 0:
             self.forget()
@@ -113,9 +121,12 @@ class FurtherRounds:
     def _due(self) -> Visited | None:
         """The case that has used up the least of its share of the time; None where none has time for a block."""
         spare_s = self._spare_s(MARGIN)
-        able = [one for one in self._visited if one.can_go_on and one.block_s <= spare_s]
+        if not self._visited:
+            return None
+        most = self._most_times()
+        able = [one for one in self._visited if one.can_go_on(most) and one.block_s <= spare_s]
         own_s = spare_s + sum(one.further_s for one in able)
-        times = times_of_cases([(one.first_s, len(one.found)) for one in able], own_s)
+        times = times_of_cases([(one.first_s, len(one.found)) for one in able], own_s, most)
         used = {  # in the middle of the next block
             number: (one.further_s + one.block_s / 2) / ((many - 1) * one.first_s)
             for number, (one, many) in enumerate(zip(able, times, strict=True))

@@ -17,7 +17,7 @@ from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.models.needs import Round
 from llm_bench_fixtures.progress import Left, Part, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
-from llm_bench_fixtures.session.budget import TimeBudget, benchmark_s
+from llm_bench_fixtures.session.budget import MOST_TIMES, USUAL_TIMES, TimeBudget, benchmark_s
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Work
@@ -64,7 +64,7 @@ class SideBySide:
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self.further = FurtherRounds(setup, loader, deadline)
+        self.further = FurtherRounds(setup, loader, deadline, lambda: MOST_TIMES if self._is_large else USUAL_TIMES)
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -99,25 +99,27 @@ class SideBySide:
         A case's first rounds share one state of the machine, and those that come later have others. variants: the ids
         of those that take turns.
         """
-        return FEWEST_PAIRS if self._is_followed(variants) and self._stage(case) > Stage.QUALITY else None
+        is_late = self._is_large and self._stage(case) > Stage.QUALITY
+        return FEWEST_PAIRS if is_late and self._is_followed(case, variants) else None
 
-    def _is_followed(self, variants: Collection[str]) -> bool:
+    def _is_followed(self, case: str, variants: Collection[str]) -> bool:
         """Whether further rounds of a case follow where they have time. variants: the ids of those that take turns."""
-        return self._goes_on and self._reference in variants and len(variants) > 1
+        return self._goes_on(case) and self._reference in variants and len(variants) > 1
 
-    @property
-    def _goes_on(self) -> bool:
-        """Whether further rounds take what a given time leaves: those of a large model, as they are long and few, where
-        all variants are loaded together."""
+    def _goes_on(self, case: str) -> bool:
+        """Whether a case has further rounds where its variants take turns and are loaded together: with a large model,
+        whose rounds are long and few, in what a given time leaves; else where the answer goes by it."""
         settings, lineup = self._setup.settings, self._loader.lineup
-        is_given = "time" in settings.given and self._deadline.is_limited
         has_turns = lineup is not None and len(lineup.groups) == 1 and len(lineup.groups[0]) > 1
-        return self._is_large and is_given and settings.max_noise > 0 and has_turns
+        if not has_turns or not settings.max_noise:
+            return False
+        if self._is_large:
+            return "time" in settings.given and self._deadline.is_limited
+        return settings.rounds is None and self._stage(case) is not Stage.OTHER
 
     def expect_further(self) -> None:
         """Expect further rounds in the time that is left besides all else."""
-        if self._goes_on:
-            self.further.expect()
+        self.further.expect(self._goes_on)
 
     def measure(
         self,
@@ -192,7 +194,7 @@ class SideBySide:
             ended: list[Blocks] = []
             found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep, on_end=ended.append)
             keep(found, spent)
-        for blocks in ended if self._goes_on else ():
+        for blocks in ended if self._is_followed(case, entries) else ():
             self.further.add(Visited(case, blocks, spent.rounds_s, found))
         self._note_least(scenario, entries, found)
 
@@ -257,7 +259,7 @@ class SideBySide:
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
-            0.0 if self._is_followed(entries) else self.budget.run_share_s(benchmarks, weight),
+            0.0 if self._is_followed(case, entries) else self.budget.run_share_s(benchmarks, weight),
         )
 
     def _entries(
