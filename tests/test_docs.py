@@ -21,7 +21,7 @@ from llm_bench_fixtures.measure.own_prompts import LENGTHS
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
-from llm_bench_fixtures.models.needs import Kept, Parts, Taken
+from llm_bench_fixtures.models.needs import LayerCache, Parts, Taken
 from llm_bench_fixtures.models.variants import DEFAULT
 from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.progress import Phase
@@ -46,7 +46,7 @@ def stored_fields(kind: type[Any]) -> set[str]:
 
 RECORDED = (Record, WorkloadFacts, Work, MemoryFacts)
 OF_ORIGIN = (Provenance, Session, TaskFacts, TaskMetric)
-STORED = (Run, *OF_ORIGIN, LoadPoint, Request, VariantResult, Parts, Kept, Taken, Equivalence, *RECORDED)
+STORED = (Run, *OF_ORIGIN, LoadPoint, Request, VariantResult, Parts, LayerCache, Taken, Equivalence, *RECORDED)
 FIELDS = {
     name
     for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource, llm_bench_fixtures.Reply)

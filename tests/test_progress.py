@@ -9,8 +9,8 @@ from waiting import BACKSTOP_S
 from llm_bench_fixtures.progress import (
     TICK_S,
     Left,
+    Milestone,
     Ongoing,
-    Part,
     Phase,
     Progress,
     ProgressDisplay,
@@ -220,37 +220,37 @@ def test_what_is_shown_says_how_long_the_run_still_takes(clock: Clock) -> None:
     display = RecordingDisplay()
     progress = Progress(display, clock=clock)
     progress.run_left_s = lambda: 38.0
-    progress.expect(Part.CASE, 3)
-    with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, "batch[8]", at_once=True) as step:
+    progress.expect(Milestone.CASE, 3)
+    with progress.part(Milestone.CASE), progress.stepped(Phase.GENERATING, "batch[8]", at_once=True) as step:
         step("round 1")
     assert (display.statuses[0].place, display.statuses[0].run_left_s) == ("case 1/3", 38.0)
-    assert progress.counts(Part.CASE) == (1, 3)
+    assert progress.counts(Milestone.CASE) == (1, 3)
 
 
 def test_nothing_is_said_of_parts_that_nobody_counted(progress: Progress, clock: Clock) -> None:
-    with progress.part(Part.CASE):
+    with progress.part(Milestone.CASE):
         clock.advance(1)
         assert (progress.place, progress.run_left_s()) == ("", None)
 
 
 def test_more_parts_than_were_expected_are_not_numbered(progress: Progress) -> None:
-    progress.expect(Part.CASE, 1)
+    progress.expect(Milestone.CASE, 1)
     for place in ("case 1/1", ""):
-        with progress.part(Part.CASE):
+        with progress.part(Milestone.CASE):
             assert progress.place == place
 
 
 def test_a_part_that_comes_again_by_its_name_is_the_same(progress: Progress) -> None:
-    progress.expect(Part.CASE, 3)
+    progress.expect(Milestone.CASE, 3)
     for name, place in (("batch[8]", "case 1/3"), ("batch[8]", "case 1/3"), ("batch[4]", "case 2/3")):
-        with progress.part(Part.CASE, name):
+        with progress.part(Milestone.CASE, name):
             assert progress.place == place
-    assert progress.counts(Part.CASE) == (2, 3)
+    assert progress.counts(Milestone.CASE) == (2, 3)
 
 
 def test_a_part_that_fails_is_done(progress: Progress) -> None:
-    progress.expect(Part.VARIANT, 2)
-    with pytest.raises(LookupError), progress.part(Part.VARIANT):
+    progress.expect(Milestone.VARIANT, 2)
+    with pytest.raises(LookupError), progress.part(Milestone.VARIANT):
         raise LookupError
-    with progress.part(Part.VARIANT):
+    with progress.part(Milestone.VARIANT):
         assert progress.place == "variant 2/2"

@@ -25,7 +25,7 @@ import torch
 from llm_bench_fixtures.measure.open_loop import poisson_times, run_open_loop
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, Key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
-from llm_bench_fixtures.models.backends.endpoint_protocol import Answer, Asker, Card, Form, Served
+from llm_bench_fixtures.models.backends.endpoint_protocol import Asker, Card, Form, Served, StreamedAnswer
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.results.load import LoadPoint
@@ -81,7 +81,16 @@ def connect(port: int) -> EndpointModel:
     url = f"http://127.0.0.1:{port}/v1"
     variant, device = SimpleNamespace(id="endpoint"), Device(DeviceKind.CPU, "cpu", "none")
     client = EndpointClient(url, Key(""), 60.0)
-    served = Served(Asker(client, "none", None), Card("none"), "", Form(takes_ids=True), 0, Answer(1), Answer(1), None)
+    served = Served(
+        Asker(client, "none", None),
+        Card("none"),
+        "",
+        Form(takes_ids=True),
+        0,
+        StreamedAnswer(1),
+        StreamedAnswer(1),
+        None,
+    )
     facts = ModelFacts("none", None, 4096, 4096, runs_source=True, is_remote=True)
     return EndpointModel(variant, device, None, facts, client, asyncio.Runner(), served)
 

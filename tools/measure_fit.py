@@ -41,7 +41,7 @@ from llm_bench_fixtures.models.checks import check_usable
 from llm_bench_fixtures.models.device import resolve_device
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
-from llm_bench_fixtures.models.needs import ModelShape, Parts, Round, parts_of
+from llm_bench_fixtures.models.needs import ModelShape, Parts, RoundSize, parts_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant, select_variants
@@ -103,7 +103,7 @@ def _of_variant(
     with closing(load(variant, source, root / "store")) as loaded:
         yield f"{name} weights", known.weights, loaded.facts.weight_bytes
         for cache in sorted(loaded.facts.cache_kinds):
-            one = Round(len(PROMPTS), len(PROMPTS[0]), NEW_TOKENS, cache)
+            one = RoundSize(len(PROMPTS), len(PROMPTS[0]), NEW_TOKENS, cache)
             passes = observe(loaded.model, Workload(PROMPTS, NEW_TOKENS, batch_size=2, cache=cache)).observed.passes
             kept = [size for size in (passes.cache_bytes, passes.state_bytes) if size is not None]
             yield f"{name} cache {cache}", known.cache(one) if known.is_known else None, sum(kept) if kept else None
@@ -120,7 +120,7 @@ def print_families(names: Sequence[str], variants: str) -> int:
     return bool(off)
 
 
-def run_once(variant: Variant, source: ModelSource, store: Path, one: Round) -> None:
+def run_once(variant: Variant, source: ModelSource, store: Path, one: RoundSize) -> None:
     """Load it, run a batch, and print what it has taken for itself before the load, and its weights."""
     with closing(load(variant, source, store)) as loaded:
         prompts = tuple(tuple((number + place) % 1000 for place in range(one.prompt)) for number in range(one.rows))
@@ -173,7 +173,7 @@ def largest_that_runs(folder: Path, command: Sequence[str], guess: int) -> int:
 
 
 def print_limits(arguments: argparse.Namespace) -> None:
-    size, one = parse_size(arguments.size), Round(1, arguments.prompt, arguments.new)
+    size, one = parse_size(arguments.size), RoundSize(1, arguments.prompt, arguments.new)
     source = ModelSource(arguments.model, Path(arguments.model))
     for variant in select_variants(arguments.variants, CATALOGUE, arguments.variants.partition(",")[0]):
         command = [sys.executable, __file__, "once", arguments.model, variant.id, str(one.prompt), str(one.new)]
@@ -219,7 +219,7 @@ def main() -> int:
             print_limits(asked)
             return 0
         (variant,) = select_variants(asked.variant, CATALOGUE, asked.variant)
-        one = Round(asked.rows, asked.prompt, asked.new, CacheKind.DYNAMIC)
+        one = RoundSize(asked.rows, asked.prompt, asked.new, CacheKind.DYNAMIC)
         run_once(variant, ModelSource(asked.model, Path(asked.model)), ArtifactStore().root, one)
     return 0
 

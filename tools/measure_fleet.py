@@ -53,8 +53,8 @@ def make(folder: Path, records: int) -> None:
 
     from llm_bench_fixtures.results.folder import claim
     from llm_bench_fixtures.results.storage import run_to_json
-    from llm_bench_fixtures.sweep.kept import Commit, Kept
-    from llm_bench_fixtures.sweep.node import Outcome
+    from llm_bench_fixtures.sweep.kept import Commit, SweepFolder
+    from llm_bench_fixtures.sweep.node import CellOutcome
     from llm_bench_fixtures.sweep.plan import read_plan
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,13 +62,13 @@ def make(folder: Path, records: int) -> None:
     text = "".join(f'[[{axis}]]\nname = "{axis}-{place}"\n' for axis, places in axes.items() for place in range(places))
     (folder / "sweep.toml").write_text(text, encoding="utf-8")
     claim(folder / "fleet")
-    kept, generator = Kept(folder / "fleet", folder / "storage", Commit()), random.Random(0)  # noqa: S311
+    kept, generator = SweepFolder(folder / "fleet", folder / "storage", Commit()), random.Random(0)  # noqa: S311
     for place, cell in enumerate(read_plan(folder / "sweep.toml", is_local=False).cells):
         model, rest = divmod(place, MACHINES * OPTIONS)
         machine, options = divmod(rest, OPTIONS)
         run = a_run(generator, model, machine, options, place, records // len(VARIANTS))
         results = json.dumps(run_to_json(run)).encode()
-        kept.save(cell, Outcome(cell.name, host="host", seconds=600.0, status=0, results=results))
+        kept.save(cell, CellOutcome(cell.name, host="host", seconds=600.0, status=0, results=results))
 
 
 def a_run(generator: random.Random, model: int, machine: int, options: int, place: int, cases: int) -> Any:

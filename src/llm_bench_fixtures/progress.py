@@ -34,7 +34,7 @@ class Phase(StrEnum):
     REPORTING = "reporting"
 
 
-class Part(StrEnum):
+class Milestone(StrEnum):
     """Part of a run whose length can be told from it."""
 
     VARIANT = "variant"  # loaded
@@ -90,7 +90,7 @@ class Planned:
     began_s: float | None = None
     """When the one that goes on began, by the clock."""
 
-    def place(self, part: Part) -> str:
+    def place(self, part: Milestone) -> str:
         is_known = self.began_s is not None and self.done < self.total
         return f"{part} {self.done + 1}/{self.total}" if is_known else ""
 
@@ -113,7 +113,7 @@ class Progress:
         self._inner_s: list[float] = []
         self._activities: list[_Activity] = []
         self._lock = threading.Lock()
-        self._planned = {part: Planned() for part in Part}
+        self._planned = {part: Planned() for part in Milestone}
         self.phase_s: dict[Phase, float] = defaultdict(float)
         self.run_left_s: Callable[[], float | None] = lambda: None
         """Tells how many seconds the run still takes; None where nobody knows."""
@@ -156,12 +156,12 @@ class Progress:
             finally:
                 step.finish()
 
-    def expect(self, part: Part, total: int, done: int = 0) -> None:
+    def expect(self, part: Milestone, total: int, done: int = 0) -> None:
         """Say how many parts of a kind the run consists of, and how many are done."""
         self._planned[part].total, self._planned[part].done = total, done
 
     @contextmanager
-    def part(self, part: Part, name: str = "") -> Iterator[None]:
+    def part(self, part: Milestone, name: str = "") -> Iterator[None]:
         """The block is one of the parts. name: what comes again by the same name is the same part."""
         planned = self._planned[part]
         if name in planned.ended:
@@ -190,7 +190,7 @@ class Progress:
         finally:
             _TOLD.reset(token)
 
-    def counts(self, part: Part) -> tuple[int, int]:
+    def counts(self, part: Milestone) -> tuple[int, int]:
         """How many parts of the kind are done, and of how many."""
         planned = self._planned[part]
         return planned.done, planned.total

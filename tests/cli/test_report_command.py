@@ -13,7 +13,7 @@ from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.models.needs import Kept, Parts, Taken
+from llm_bench_fixtures.models.needs import LayerCache, Parts, Taken
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, write_run
 from llm_bench_fixtures.version import __version__
@@ -62,7 +62,7 @@ def test_another_need_is_asked(shell: Shell, tmp_path: Path) -> None:
 @without_pictures
 def test_another_memory_is_fitted(shell: Shell, tmp_path: Path) -> None:
     """Of 12 MB, 2 % is spared, 1 MB is the process' and 4 the weights'; each prompt of 64 tokens takes 64 kB."""
-    parts = Parts(1_000_000, 0, 0, 0, is_known=True, kept=(Kept(100),), taken=Taken(0, 0, 900, 0), logits=0)
+    parts = Parts(1_000_000, 0, 0, 0, is_known=True, kept=(LayerCache(100),), taken=Taken(0, 0, 900, 0), logits=0)
     variants = [make_variant("fp32", parts=parts)]
     saved = kept(
         make_run([make_record()], variants, provenance=make_provenance(memory_bytes=10**9)), tmp_path / "saved"

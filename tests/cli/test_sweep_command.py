@@ -11,15 +11,15 @@ import pytest
 from run_factory import make_block_record, make_provenance, make_run
 
 from llm_bench_fixtures.cli.main import main
-from llm_bench_fixtures.cli.sweep import _Shown
+from llm_bench_fixtures.cli.sweep import _Progress
 from llm_bench_fixtures.errors import HistoryUnavailable
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.results.folder import NOTHING, WHOLE
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import run_to_json
-from llm_bench_fixtures.sweep.kept import Commit, Kept
-from llm_bench_fixtures.sweep.node import Outcome
+from llm_bench_fixtures.sweep.kept import Commit, SweepFolder
+from llm_bench_fixtures.sweep.node import CellOutcome
 from llm_bench_fixtures.sweep.plan import read_plan
 
 FILE = """
@@ -45,7 +45,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def end_cells(file: Path, **failed: str) -> None:
     """Keep a run of each cell, but for those that failed."""
-    kept = Kept(file.parent / "fleet", file.parent / ".benchmarks", Commit())
+    kept = SweepFolder(file.parent / "fleet", file.parent / ".benchmarks", Commit())
     for place, cell in enumerate(read_plan(file, is_local=False).cells):
         model, machine = cell.name.split("/")
         origin: dict[str, Any] = {
@@ -57,7 +57,7 @@ def end_cells(file: Path, **failed: str) -> None:
         run = make_run(records, provenance=make_provenance(**origin))
         reason = failed.get(model, "")
         results = b"" if reason else json.dumps(run_to_json(run)).encode()
-        kept.save(cell, Outcome(cell.name, reason, "host", 1.0, 0, results=results))
+        kept.save(cell, CellOutcome(cell.name, reason, "host", 1.0, 0, results=results))
 
 
 def sweep(file: Path, *more: str) -> int:
@@ -145,10 +145,10 @@ def test_only_a_database_that_takes_no_run_at_all_ends_the_sending(
 
 
 def test_the_line_of_a_cell_that_ended_says_how_much_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = _Shown(5, Display(sys.stderr))
+    shown = _Progress(5, Display(sys.stderr))
     for worth in (WHOLE, 3, 0, NOTHING):
-        shown.ended(Outcome("tiny", "", "gpu1", 300.0, 0), worth)
-    shown.ended(Outcome("tiny", "its node died"), WHOLE)
+        shown.ended(CellOutcome("tiny", "", "gpu1", 300.0, 0), worth)
+    shown.ended(CellOutcome("tiny", "its node died"), WHOLE)
     lines = [line.split(": ", 1)[1].split(";")[0] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "measured on gpu1 in 5 min",

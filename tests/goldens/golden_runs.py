@@ -26,7 +26,7 @@ from run_factory import (
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.measure.open_loop import Request
-from llm_bench_fixtures.models.needs import Kept, Parts, Taken
+from llm_bench_fixtures.models.needs import LayerCache, Parts, Taken
 from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
@@ -52,7 +52,7 @@ PEAK_BYTES = {
     "ort-int8": 150_000_000,
 }
 FITS = Parts(
-    120_000_000, 4_000_000, 0, 0, is_known=True, kept=(Kept(8192),), taken=Taken(16_384, 0, 20_480, 0), logits=0
+    120_000_000, 4_000_000, 0, 0, is_known=True, kept=(LayerCache(8192),), taken=Taken(16_384, 0, 20_480, 0), logits=0
 )
 PARTS = {"fp32": FITS, "bf16": replace(FITS, weights=2_000_000), "ort-int8": replace(FITS, is_known=False)}
 TEXTS = {"fp32": " Paris is", "bf16": " Paris is", "ort-fp32": " Paris was", "ort-int8": " Paris"}

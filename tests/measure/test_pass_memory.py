@@ -17,7 +17,7 @@ from llm_bench_fixtures.models.architecture import check_architecture
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.device import resolve_device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
-from llm_bench_fixtures.models.needs import Kept, ModelShape, Parts, Round, Taken, parts_of
+from llm_bench_fixtures.models.needs import LayerCache, ModelShape, Parts, RoundSize, Taken, parts_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision
@@ -40,26 +40,26 @@ LLAMA: dict[str, Any] = {
 }
 
 
-def seen(name: str, running: Running = FLOAT32) -> tuple[Kept, ...]:
+def seen(name: str, running: Running = FLOAT32) -> tuple[LayerCache, ...]:
     return see_passes(AutoConfig.for_model(**BY_NAME[name].config), running).kept
 
 
 def test_keys_and_values_of_grouped_queries() -> None:
     """Two layers of two heads of 16 numbers, keys and values: 4 bytes each, or 2."""
-    assert seen("llama") == (Kept(2 * 2 * 2 * 16 * 4),)
-    assert seen("llama", Running(Precision.BFLOAT16)) == (Kept(2 * 2 * 2 * 16 * 2),)
+    assert seen("llama") == (LayerCache(2 * 2 * 2 * 16 * 4),)
+    assert seen("llama", Running(Precision.BFLOAT16)) == (LayerCache(2 * 2 * 2 * 16 * 2),)
 
 
 def test_a_window_of_24_keeps_the_last_23_positions() -> None:
     """Gemma 2's layers look back in turns: one of two has a window."""
     of_layer = 2 * 2 * 32 * 4
-    assert seen("gemma2") == (Kept(of_layer, window=23), Kept(of_layer))
-    assert seen("mistral") == (Kept(2 * 2 * 2 * 16 * 4, window=23),)
+    assert seen("gemma2") == (LayerCache(of_layer, window=23), LayerCache(of_layer))
+    assert seen("mistral") == (LayerCache(2 * 2 * 2 * 16 * 4, window=23),)
 
 
 def test_states_are_as_large_for_any_text() -> None:
     """Mamba: in each of two layers 128 channels, with 4 numbers of a convolution and 8 of a state."""
-    assert seen("mamba") == (Kept(2 * 128 * (4 + 8) * 4, is_state=True),)
+    assert seen("mamba") == (LayerCache(2 * 128 * (4 + 8) * 4, is_state=True),)
 
 
 def test_what_a_llama_takes_beside_its_cache() -> None:
@@ -91,7 +91,7 @@ def fused_position() -> int:
 def test_experts_have_no_passes_of_their_own() -> None:
     """They stand as one product, which takes other memory than theirs do."""
     found = see_passes(AutoConfig.for_model(**BY_NAME["mixtral"].config), FLOAT32)
-    assert (found.kept, found.taken) == ((Kept(2 * 2 * 2 * 16 * 4),), None)
+    assert (found.kept, found.taken) == ((LayerCache(2 * 2 * 2 * 16 * 4),), None)
 
 
 def test_what_hands_on_nothing_is_not_known() -> None:
@@ -154,7 +154,7 @@ def test_a_family_keeps_what_was_foreseen(
                 passes = observe(model, workload).observed.passes
                 if parts.is_known and (passes.cache_bytes or passes.state_bytes):
                     kept = (passes.cache_bytes or 0) + (passes.state_bytes or 0)
-                    assert parts.cache(Round(2, 7, NEW_TOKENS, cache)) == kept, (variant, cache)
+                    assert parts.cache(RoundSize(2, 7, NEW_TOKENS, cache)) == kept, (variant, cache)
 
 
 def test_a_variant_is_run_in_the_dtype_of_its_numbers() -> None:

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from llm_bench_fixtures.measure import memory
-from llm_bench_fixtures.measure.fake_model import Shape
+from llm_bench_fixtures.measure.fake_model import PassSize
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
 from llm_bench_fixtures.measure.passes import CacheBytes, watch_forward_passes
 from llm_bench_fixtures.measure.quality import score_windows
@@ -184,10 +184,10 @@ def test_prefill_is_each_batchs_first_pass_and_decode_all_others(flops_of: Flops
 def test_prompts_of_many_lengths_are_counted_as_few_times_as_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: each prompt that was longer than those before it was counted anew, 40 of them for 6 s. Three counts give the
     law, and it is tried at the longest prefill and the longest step."""
-    counts: list[Shape] = []
+    counts: list[PassSize] = []
     count = FlopCounter._count
 
-    def noting(flops: FlopCounter, shape: Shape) -> int:
+    def noting(flops: FlopCounter, shape: PassSize) -> int:
         counts.append(shape)
         return count(flops, shape)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
-from llm_bench_fixtures.models.needs import NOTHING, Need
+from llm_bench_fixtures.models.needs import NOTHING, MemoryNeed
 from llm_bench_fixtures.models.variants import Variant
 
 GB = 1_000_000_000
@@ -13,19 +13,25 @@ FP32, FP16, BF16, INT8, NF4 = VARIANTS = tuple(
     Variant(name, "torch", "does nothing") for name in ("fp32", "fp16", "bf16", "int8", "nf4")
 )
 SERVER_A, SERVER_B = (Variant(name, "endpoint", "a server") for name in "ab")
-EQUAL = {variant.id: Need(2 * GB) for variant in VARIANTS}
-OWN = {"fp32": Need(4 * GB), "fp16": Need(4 * GB), "bf16": Need(2 * GB), "int8": Need(GB), "nf4": Need(GB)}
+EQUAL = {variant.id: MemoryNeed(2 * GB) for variant in VARIANTS}
+OWN = {
+    "fp32": MemoryNeed(4 * GB),
+    "fp16": MemoryNeed(4 * GB),
+    "bf16": MemoryNeed(2 * GB),
+    "int8": MemoryNeed(GB),
+    "nf4": MemoryNeed(GB),
+}
 MAKING = {
-    "fp32": Need(4 * GB),
-    "fp16": Need(3 * GB),
-    "bf16": Need(2 * GB),
-    "int8": Need(GB, making=6 * GB),
-    "nf4": Need(GB, scoring=GB),
+    "fp32": MemoryNeed(4 * GB),
+    "fp16": MemoryNeed(3 * GB),
+    "bf16": MemoryNeed(2 * GB),
+    "int8": MemoryNeed(GB, making=6 * GB),
+    "nf4": MemoryNeed(GB, scoring=GB),
 }
 
 
 def plan(
-    budget: int, variants: tuple[Variant, ...] = VARIANTS, reference: str = "fp32", needs: dict[str, Need] = EQUAL
+    budget: int, variants: tuple[Variant, ...] = VARIANTS, reference: str = "fp32", needs: dict[str, MemoryNeed] = EQUAL
 ) -> Lineup:
     return plan_lineup(variants, reference, needs, budget)
 
@@ -73,7 +79,7 @@ def test_each_counts_what_it_needs_itself() -> None:
 
 def test_what_one_takes_for_a_moment_is_left_free_once() -> None:
     """3 × 2 GB, and 1 GB while one of them is scored."""
-    needs = {variant.id: Need(2 * GB, scoring=GB) for variant in VARIANTS[:3]}
+    needs = {variant.id: MemoryNeed(2 * GB, scoring=GB) for variant in VARIANTS[:3]}
     assert groups(plan(7 * GB, VARIANTS[:3], needs=needs)) == ["fp32 fp16 bf16"]
     assert groups(plan(7 * GB - 1, VARIANTS[:3], needs=needs)) == ["fp32 fp16", "fp32 bf16"]
 
@@ -81,19 +87,19 @@ def test_what_one_takes_for_a_moment_is_left_free_once() -> None:
 def test_what_a_load_takes_for_a_moment_stands_next_to_those_that_are_loaded_before() -> None:
     """2 + 3 GB while the second is loaded, 2 + 1 + 2 once all are; the other way round 2 + 2 + 3. One for which nothing
     is made may come last, whatever its place is."""
-    needs = {"fp32": Need(2 * GB), "int8": Need(GB, loading=2 * GB, making=GB), "fp16": Need(2 * GB)}
+    needs = {"fp32": MemoryNeed(2 * GB), "int8": MemoryNeed(GB, loading=2 * GB, making=GB), "fp16": MemoryNeed(2 * GB)}
     assert plan(100 * GB, (FP32, INT8, FP16), needs=needs).most_bytes == 5 * GB
     assert plan(100 * GB, (FP32, FP16, INT8), needs=needs).most_bytes == 7 * GB
-    needs["int8"] = Need(GB, loading=2 * GB)
+    needs["int8"] = MemoryNeed(GB, loading=2 * GB)
     assert plan(100 * GB, (FP32, INT8, FP16), needs=needs).most_bytes == 7 * GB
 
 
 def test_a_file_that_several_map_takes_room_once() -> None:
     """2 GB of files for all, and 1 GB of each one's own; what is made stands next to both."""
-    needs = {variant.id: Need(GB, mapped=2 * GB) for variant in VARIANTS[:3]}
+    needs = {variant.id: MemoryNeed(GB, mapped=2 * GB) for variant in VARIANTS[:3]}
     assert groups(plan(5 * GB, VARIANTS[:3], needs=needs)) == ["fp32 fp16 bf16"]
     assert groups(plan(5 * GB - 1, VARIANTS[:3], needs=needs)) == ["fp32 fp16", "fp32 bf16"]
-    made = plan(9 * GB, (FP32, FP16, INT8), needs={**needs, "int8": Need(GB, making=3 * GB)})
+    made = plan(9 * GB, (FP32, FP16, INT8), needs={**needs, "int8": MemoryNeed(GB, making=3 * GB)})
     assert (made.most_bytes, made.making_bytes()) == (5 * GB, 7 * GB)
 
 
@@ -198,7 +204,7 @@ SIZES = "the most at a time: about 4.0 GB of 4.0"
         (plan(4 * GB, (FP16, BF16, INT8)), f"bf16 is measured next to fp16; alone, at other times, int8 ({SIZES})"),
         (plan(10 * GB, (FP32,)), "fp32 is measured alone (about 2.0 GB of 10.0)"),
         (
-            plan(5 * GB, (BF16, FP16, INT8), "bf16", {**OWN, "fp16": Need(8 * GB)}),
+            plan(5 * GB, (BF16, FP16, INT8), "bf16", {**OWN, "fp16": MemoryNeed(8 * GB)}),
             (
                 "int8 is measured next to bf16; alone, at other times, fp16 (the most at a time: about 8.0 GB "
                 "of 5.0); fp16 may be killed for lack of memory"

@@ -19,12 +19,12 @@ from llm_bench_fixtures.models.needs import (
     PROCESS_BYTES,
     SPARE,
     UNKNOWN,
-    Kept,
+    LayerCache,
+    MemoryNeed,
     ModelShape,
-    Need,
     Parts,
     PassMemory,
-    Round,
+    RoundSize,
     Storage,
     Taken,
     estimated_weights,
@@ -92,15 +92,15 @@ def test_the_weights_of_a_config_without_files() -> None:
     ids=["float32", "16 bits", "int8, tables in float32", "output apart", "output made", "unknown"],
 )
 def test_weights_by_the_way_they_are_stored(storage: Storage, weights: int) -> None:
-    assert predict(SHAPE, storage, ()) == Need(PROCESS_BYTES + weights + 7)
+    assert predict(SHAPE, storage, ()) == MemoryNeed(PROCESS_BYTES + weights + 7)
 
 
 def test_files_in_the_engines_own_dtype_are_mapped_and_held_by_no_process() -> None:
     """What isn't a weight is held all the same, and an accelerator's memory has a copy of its own."""
     maps = Storage(4, 4, maps="float32")
-    assert predict(SHAPE, maps, (), stored="float32") == Need(PROCESS_BYTES + 7, mapped=4_000)
+    assert predict(SHAPE, maps, (), stored="float32") == MemoryNeed(PROCESS_BYTES + 7, mapped=4_000)
     for stored in ("", "bfloat16"):
-        assert predict(SHAPE, maps, (), stored=stored) == Need(PROCESS_BYTES + 4_007)
+        assert predict(SHAPE, maps, (), stored=stored) == MemoryNeed(PROCESS_BYTES + 4_007)
     assert predict(SHAPE, Storage(4, 4), (), stored="float32").mapped == 0
     assert predict(SHAPE, maps, (), stored="float32", on_cpu=False).mapped == 0
 
@@ -143,7 +143,7 @@ def test_a_process_of_an_accelerator_takes_more() -> None:
 
 def test_the_largest_round_is_kept() -> None:
     """Keys and values of the prompt, and a layer of it; or of all positions but the last, and the last logits."""
-    small, large, late = Round(1, 5, 1), Round(2, 30, 4), Round(2, 30, 400)
+    small, large, late = RoundSize(1, 5, 1), RoundSize(2, 30, 4), RoundSize(2, 30, 400)
     layer = 2 * 30 * 20 * 2 * LAYER_COPIES
     logits = 2 * 10 * 4 * LOGIT_COPIES
     of_pass = PROCESS_BYTES + 2_000 + 7
@@ -154,7 +154,7 @@ def test_the_largest_round_is_kept() -> None:
 
 def test_an_engine_that_makes_all_logits_has_two_for_each_position() -> None:
     """They are made when the layers' numbers are gone, so that the larger of the two counts."""
-    one = Round(2, 30, 4)
+    one = RoundSize(2, 30, 4)
     wide = replace(SHAPE, vocabulary=1_000)
     found = predict(wide, Storage(4, 4, has_all_logits=True), [one]).held
     assert found - PROCESS_BYTES - 4_007 == 2 * 30 * 12 * 4 + 2 * (2 * 30 * 1_000 * 4)
@@ -162,7 +162,7 @@ def test_an_engine_that_makes_all_logits_has_two_for_each_position() -> None:
 
 def test_a_load_and_a_score_take_more_for_a_moment() -> None:
     """What the largest round keeps is not there while the model is loaded, and is given back for a score."""
-    score, one = Round(1, 100), Round(1, 1, 1)
+    score, one = RoundSize(1, 100), RoundSize(1, 1, 1)
     scored = 100 * 20 * 4 * LAYER_COPIES + (100 + LOGIT_COPIES) * 10 * 4
     found = predict(SHAPE, Storage(4, 4, loading=50), [score])
     assert (found.loading, found.scoring) == (50_000, scored)
@@ -177,29 +177,32 @@ def test_what_makes_an_artifact_is_another_process() -> None:
 
 
 # Of two layers, one of which looks back over four positions and keeps three; and of a recurrent one.
-SEEN = PassMemory((Kept(8), Kept(6, window=3), Kept(100, is_state=True)), Taken(least=0, base=1, position=20, pair=2))
+SEEN = PassMemory(
+    (LayerCache(8), LayerCache(6, window=3), LayerCache(100, is_state=True)),
+    Taken(least=0, base=1, position=20, pair=2),
+)
 KNOWN = Storage(4, 4, is_known=True)
 
 
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
-        (Round(1, 2, 1), 8 * 2 + 6 * 2 + 100),
-        (Round(2, 10, 5), 2 * (8 * 14 + 6 * 3 + 100)),
-        (Round(2, 10, 5, CacheKind.STATIC), 2 * (8 * 14 + 6 * 4 + 100)),
-        (Round(2, 10, 5, CacheKind.OFF), 0),
-        (Round(2, 10), 0),
+        (RoundSize(1, 2, 1), 8 * 2 + 6 * 2 + 100),
+        (RoundSize(2, 10, 5), 2 * (8 * 14 + 6 * 3 + 100)),
+        (RoundSize(2, 10, 5, CacheKind.STATIC), 2 * (8 * 14 + 6 * 4 + 100)),
+        (RoundSize(2, 10, 5, CacheKind.OFF), 0),
+        (RoundSize(2, 10), 0),
     ],
     ids=["short", "beyond the window", "static", "off", "a score"],
 )
-def test_a_cache_by_what_layers_were_seen_to_keep(one: Round, expected: int) -> None:
+def test_a_cache_by_what_layers_were_seen_to_keep(one: RoundSize, expected: int) -> None:
     """The last new token is in no pass. A static cache has the whole window from the start."""
     assert parts_of(SHAPE, KNOWN, SEEN).cache(one) == expected
 
 
 def test_an_engine_without_windows_keeps_everything() -> None:
     parts = parts_of(SHAPE, replace(KNOWN, has_windows=False), SEEN)
-    assert parts.cache(Round(1, 10, 1)) == (8 + 6) * 10 + 100
+    assert parts.cache(RoundSize(1, 10, 1)) == (8 + 6) * 10 + 100
 
 
 def test_what_a_pass_takes_grows_with_positions_and_their_pairs() -> None:
@@ -208,22 +211,22 @@ def test_what_a_pass_takes_grows_with_positions_and_their_pairs() -> None:
     parts = parts_of(replace(SHAPE, heads=3), replace(KNOWN, scores=1), SEEN)
     pair = 2 + 3 * 4
     prefill = 2 * (8 * 10 + 6 * 3 + 100) + 20 * 20 + 2 * 100 * pair
-    assert parts.round(Round(2, 10, 2)) == 1 + prefill
-    assert parts.round(Round(2, 10, 2, CacheKind.OFF)) == 1 + 22 * 20 + 2 * 121 * pair
-    assert parts.total(Round(2, 10, 2)) == PROCESS_BYTES + 4_000 + 7 + 1 + prefill
+    assert parts.round(RoundSize(2, 10, 2)) == 1 + prefill
+    assert parts.round(RoundSize(2, 10, 2, CacheKind.OFF)) == 1 + 22 * 20 + 2 * 121 * pair
+    assert parts.total(RoundSize(2, 10, 2)) == PROCESS_BYTES + 4_000 + 7 + 1 + prefill
 
 
 def test_a_cache_that_is_not_seen_is_a_guess() -> None:
     assert parts_of(SHAPE, KNOWN, SEEN).is_known
     assert not parts_of(SHAPE, KNOWN, None).is_known
     assert not parts_of(SHAPE, Storage(4, 4), SEEN).is_known
-    assert parts_of(SHAPE, KNOWN, None).cache(Round(1, 10, 1)) == 10 * 12 * 4
+    assert parts_of(SHAPE, KNOWN, None).cache(RoundSize(1, 10, 1)) == 10 * 12 * 4
 
 
 def test_the_largest_workloads_that_fit() -> None:
     """Bytes: 1,000 of the process and weights, 10 for each position's cache, 30 for a pass over one."""
-    parts = Parts(900, 100, 0, 0, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 30, 0), logits=0, context=50)
-    one = Round(1, 20, 5)
+    parts = Parts(900, 100, 0, 0, is_known=True, kept=(LayerCache(10),), taken=Taken(0, 0, 30, 0), logits=0, context=50)
+    one = RoundSize(1, 20, 5)
     assert parts.total(one) == 1_000 + 20 * 40
     assert parts.most_rows(1_000 + 3 * 800, one) == 2
     assert parts.most_rows(with_spare(1_000 + 3 * 800), one) == 3
@@ -236,9 +239,9 @@ def test_the_largest_workloads_that_fit() -> None:
 
 
 def test_a_load_may_take_more_than_any_workload() -> None:
-    parts = Parts(0, 100, 0, 500, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 30, 0), logits=0)
-    assert parts.most_rows(600, Round(1, 1, 1)) == 0
-    assert parts.most_rows(with_spare(600), Round(1, 1, 1)) == 500 // 40
+    parts = Parts(0, 100, 0, 500, is_known=True, kept=(LayerCache(10),), taken=Taken(0, 0, 30, 0), logits=0)
+    assert parts.most_rows(600, RoundSize(1, 1, 1)) == 0
+    assert parts.most_rows(with_spare(600), RoundSize(1, 1, 1)) == 500 // 40
 
 
 def with_spare(needed: int) -> int:

@@ -12,7 +12,7 @@ from llm_bench_fixtures.plugin import foreseeing
 from llm_bench_fixtures.plugin.foreseeing import shape_of, shorter_ways
 from llm_bench_fixtures.plugin.items import PLAN
 from llm_bench_fixtures.plugin.stash import SESSION
-from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.session.plan import Case, Plan
 from llm_bench_fixtures.workloads import CacheKind, Padding
 
@@ -20,16 +20,19 @@ from llm_bench_fixtures.workloads import CacheKind, Padding
 @pytest.mark.parametrize(
     ("given", "shape"),
     [
-        ({"llm_prompt_length": 256}, Shape(256, 16)),
-        ({"llm_batch_size": 4}, Shape(52, 16, prompts=4, batch_size=4, is_padded=True)),
-        ({"llm_batch_size": 12}, Shape(60, 16, prompts=12, batch_size=12, is_padded=True)),
-        ({"llm_batch_size": 1}, Shape(32, 16, prompts=2, batch_size=1)),
-        ({"prompt": "longest"}, Shape(512 - 16, 16)),
-        ({"batch_size": 4, "padding": Padding()}, Shape(60, 16, prompts=4, batch_size=4, is_padded=True)),
-        ({"batch_size": 4, "padding": Padding(at_least=128)}, Shape(128, 16, prompts=4, batch_size=4, is_padded=True)),
-        ({"batch_size": 1, "padding": Padding()}, Shape(32, 16, prompts=4, batch_size=1)),
-        ({"cache": CacheKind.OFF}, Shape(64, 16, has_no_cache=True)),
-        ({"prompt": "a" * 400}, Shape(100, 16)),
+        ({"llm_prompt_length": 256}, CaseSize(256, 16)),
+        ({"llm_batch_size": 4}, CaseSize(52, 16, prompts=4, batch_size=4, is_padded=True)),
+        ({"llm_batch_size": 12}, CaseSize(60, 16, prompts=12, batch_size=12, is_padded=True)),
+        ({"llm_batch_size": 1}, CaseSize(32, 16, prompts=2, batch_size=1)),
+        ({"prompt": "longest"}, CaseSize(512 - 16, 16)),
+        ({"batch_size": 4, "padding": Padding()}, CaseSize(60, 16, prompts=4, batch_size=4, is_padded=True)),
+        (
+            {"batch_size": 4, "padding": Padding(at_least=128)},
+            CaseSize(128, 16, prompts=4, batch_size=4, is_padded=True),
+        ),
+        ({"batch_size": 1, "padding": Padding()}, CaseSize(32, 16, prompts=4, batch_size=1)),
+        ({"cache": CacheKind.OFF}, CaseSize(64, 16, has_no_cache=True)),
+        ({"prompt": "a" * 400}, CaseSize(100, 16)),
     ],
     ids=[
         *("a length", "a batch", "a larger one", "one at a time", "the longest", "padding", "wide", "one by one"),
@@ -37,7 +40,7 @@ from llm_bench_fixtures.workloads import CacheKind, Padding
     ],
 )
 def test_the_size_follows_from_the_parameters(
-    given: dict[str, Any], shape: Shape, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], shape: CaseSize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prompts have 12, 52, 44, 16, 36, 24, 8 and 60 tokens: in fours they are 52 and 60 wide."""
     settings = parse_settings({"new_tokens": "16"})

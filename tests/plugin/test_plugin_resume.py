@@ -23,7 +23,7 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
 if TYPE_CHECKING:
     from pytester_bench import Bench
 
-    from llm_bench_fixtures.models.needs import Need
+    from llm_bench_fixtures.models.needs import MemoryNeed
     from llm_bench_fixtures.models.variants import Variant
 
 SUITE = """
@@ -225,7 +225,7 @@ def test_where_not_all_fit_in_memory_a_group_that_is_whole_is_kept(toys: Toys, m
     """The first case is whole; of the second, the group that is loaded then has been measured, but for the reference's
     own test, which comes next."""
 
-    def in_twos(variants: Sequence[Variant], reference: str, needs: Mapping[str, Need], budget: int) -> Lineup:
+    def in_twos(variants: Sequence[Variant], reference: str, needs: Mapping[str, MemoryNeed], budget: int) -> Lineup:
         first, *others = variants
         return Lineup(tuple((first, one) for one in others), needs, budget)
 

@@ -23,7 +23,7 @@ from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.runs import (
     MOST_SHOWN,
     Aspect,
-    Place,
+    RunPlace,
     Runs,
     answers_table,
     notes,
@@ -311,7 +311,7 @@ def test_cells_of_a_sweep_are_compared_between_machines_only() -> None:
     long = make_workload("long", prompt_tokens=999)
     runs = [pair(), make_run([make_record("fp32", workload=long), make_record("bf16", 0.5, workload=long)])]
     found = [of(run) for run in (*runs, *runs)]
-    places = [Place(f"{what}/{at}", at, what) for at in ("a", "b") for what in ("short", "long")]
+    places = [RunPlace(f"{what}/{at}", at, what) for at in ("a", "b") for what in ("short", "long")]
     assert [bool(run.left_out) for run in runs_of(found).runs] == [False, True, False, True]
     assert not any(run.left_out for run in runs_of(found, (), places).runs)
     workloads = (WORK.format(64), WORK.format(999))

@@ -29,14 +29,14 @@ from llm_bench_fixtures.session.expecting import (
     machine_of,
     made_before,
 )
-from llm_bench_fixtures.session.forecast import Forecast, Machine, Runner, Shape, Work, load_name
+from llm_bench_fixtures.session.forecast import CaseSize, Forecast, MachineSpeed, Runner, WorkKind, load_name
 from llm_bench_fixtures.session.setup import Setup
 
 FP32, BF16, INT8, SKIPPED = (
     next(one for one in CATALOGUE if one.id == name) for name in ("fp32", "bf16", "bnb-int8", "autocast-fp16")
 )
-MACHINE = Machine(read_bytes_per_s=1e9, flops_per_s=1e9, copy_bytes_per_s=1e9, hash_bytes_per_s=1e9, call_s=0.0)
-SHAPE = Shape(tokens=64, new_tokens=16)
+MACHINE = MachineSpeed(read_bytes_per_s=1e9, flops_per_s=1e9, copy_bytes_per_s=1e9, hash_bytes_per_s=1e9, call_s=0.0)
+SHAPE = CaseSize(tokens=64, new_tokens=16)
 COMPILED = next(one for one in CATALOGUE if one.id == "compile-fp32")
 CASE = ExpectedCase("mine", frozenset({"fp32", "bnb-int8"}), SHAPE, share_s=0.0, decides=True)
 
@@ -50,7 +50,7 @@ def expected(
     checked: Collection[str] = (),
     tasks: tuple[HarnessTask, ...] = (),
     loads: Mapping[str, int] | None = None,
-    machine: Machine = MACHINE,
+    machine: MachineSpeed = MACHINE,
     case: ExpectedCase = CASE,
     limits: MachineLimits | None = None,
     **options: str,
@@ -72,10 +72,10 @@ def runner(variant: str, weights: int) -> Runner:
 def test_each_variant_that_can_run_here_loads_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32, BF16, SKIPPED))
     one = runner("fp32", 4_339_200).load_s(expecting.FIRST)
-    assert found.expected_s(Work.LOADING, "fp32") == one
-    assert found.expected_s(Work.LOADING, "bf16") > 0
-    assert found.expected_s(Work.LOADING, "autocast-fp16") == 0  # not on a CPU
-    assert found.expected_s(Work.LOADING, "fp32", load_name(1)) == 0
+    assert found.expected_s(WorkKind.LOADING, "fp32") == one
+    assert found.expected_s(WorkKind.LOADING, "bf16") > 0
+    assert found.expected_s(WorkKind.LOADING, "autocast-fp16") == 0  # not on a CPU
+    assert found.expected_s(WorkKind.LOADING, "fp32", load_name(1)) == 0
 
 
 def test_what_a_device_map_keeps_from_loading_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +83,9 @@ def test_what_a_device_map_keeps_from_loading_takes_no_time(tmp_path: Path, monk
     found, usual = (
         expected(monkeypatch, tmp_path, (FP32, COMPILED), **options) for options in ({"device_map": "auto"}, {})
     )
-    assert found.expected_s(Work.LOADING, "fp32") > 0
-    assert usual.expected_s(Work.LOADING, "compile-fp32") > 0
-    assert found.expected_s(Work.LOADING, "compile-fp32") == 0
+    assert found.expected_s(WorkKind.LOADING, "fp32") > 0
+    assert usual.expected_s(WorkKind.LOADING, "compile-fp32") > 0
+    assert found.expected_s(WorkKind.LOADING, "compile-fp32") == 0
 
 
 def test_torch_alone_multiplies_float32_weights_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_torch_alone_multiplies_float32_weights_as_they_are(tmp_path: Path, monk
     slow = replace(MACHINE, rows_bytes_per_s=MACHINE.read_bytes_per_s / 1000)
     usual, found = (expected(monkeypatch, tmp_path, (FP32, INT8), machine=one) for one in (MACHINE, slow))
     ratio = {
-        name: found.expected_s(Work.ROUNDS, name, "mine") / usual.expected_s(Work.ROUNDS, name, "mine")
+        name: found.expected_s(WorkKind.ROUNDS, name, "mine") / usual.expected_s(WorkKind.ROUNDS, name, "mine")
         for name in ("fp32", "bnb-int8")
     }
     assert ratio["fp32"] > 10
@@ -104,7 +104,7 @@ def test_each_load_is_expected_but_of_the_variant_that_stays(tmp_path: Path, mon
     """The reference is in all groups."""
     loads = {"fp32": 9, "bf16": 2}
     found = expected(monkeypatch, tmp_path, (FP32, BF16), (FP32, INT8), loads=loads)
-    again = {name: found.expected_s(Work.LOADING, name, load_name(1)) > 0 for name in ("fp32", "bf16", "bnb-int8")}
+    again = {name: found.expected_s(WorkKind.LOADING, name, load_name(1)) > 0 for name in ("fp32", "bf16", "bnb-int8")}
     assert again == {"fp32": False, "bf16": True, "bnb-int8": False}
 
 
@@ -113,8 +113,8 @@ def test_rounds_are_those_of_a_variants_own_cases(tmp_path: Path, monkeypatch: p
     found = expected(monkeypatch, tmp_path, (FP32, BF16))
     one = runner("fp32", 4_339_200)
     some_s = one.round_s(replace(SHAPE, new_tokens=10))
-    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(some_s + 5 * one.round_s(SHAPE))
-    assert found.expected_s(Work.ROUNDS, "bf16", "mine") == 0
+    assert found.expected_s(WorkKind.ROUNDS, "fp32", "mine") == pytest.approx(some_s + 5 * one.round_s(SHAPE))
+    assert found.expected_s(WorkKind.ROUNDS, "bf16", "mine") == 0
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_two_rounds_are_timed_where_the_answer_does_not_go_by_a_case(
         expected(monkeypatch, tmp_path, (FP32,), weights=weights, case=replace(CASE, decides=decides), **options)
         for decides in (True, False)
     )
-    saved_s = three.expected_s(Work.ROUNDS, "fp32", "mine") - found.expected_s(Work.ROUNDS, "fp32", "mine")
+    saved_s = three.expected_s(WorkKind.ROUNDS, "fp32", "mine") - found.expected_s(WorkKind.ROUNDS, "fp32", "mine")
     assert saved_s == pytest.approx(fewer * runner("fp32", weights).round_s(SHAPE))
 
 
@@ -141,21 +141,21 @@ def test_fewer_rounds_are_timed_where_further_ones_follow(tmp_path: Path, monkey
         expected(monkeypatch, tmp_path, (FP32,), weights=10**9, case=replace(CASE, rounds=rounds))
         for rounds in (None, 2)
     )
-    saved_s = usual.expected_s(Work.ROUNDS, "fp32", "mine") - few.expected_s(Work.ROUNDS, "fp32", "mine")
+    saved_s = usual.expected_s(WorkKind.ROUNDS, "fp32", "mine") - few.expected_s(WorkKind.ROUNDS, "fp32", "mine")
     assert saved_s == pytest.approx(runner("fp32", 10**9).round_s(SHAPE))
 
 
 def test_three_tokens_warm_a_large_model_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32,), weights=10**9)
     large = runner("fp32", 10**9)
-    brief_s = large.round_s(Shape(tokens=64, new_tokens=3))
-    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(brief_s + 3 * large.round_s(SHAPE))
+    brief_s = large.round_s(CaseSize(tokens=64, new_tokens=3))
+    assert found.expected_s(WorkKind.ROUNDS, "fp32", "mine") == pytest.approx(brief_s + 3 * large.round_s(SHAPE))
 
 
 def test_a_small_model_is_scored_once_on_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32, INT8))
-    assert found.expected_s(Work.QUALITY, "bnb-int8") > 0
-    assert found.expected_s(Work.QUALITY, "bnb-int8", "1") == 0
+    assert found.expected_s(WorkKind.QUALITY, "bnb-int8") > 0
+    assert found.expected_s(WorkKind.QUALITY, "bnb-int8", "1") == 0
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_large_model_is_scored_on_samples_that_double(
     found = expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9, **given)
     for name in ("fp32", "bnb-int8"):
         pass_s = runner(name, 10**9).pass_s
-        seconds = [found.expected_s(Work.QUALITY, name, sample) for sample in ("", "1", "2", "3", "4")]
+        seconds = [found.expected_s(WorkKind.QUALITY, name, sample) for sample in ("", "1", "2", "3", "4")]
         assert seconds[: len(passes)] == pytest.approx([sum(map(pass_s, sample)) for sample in passes])
         assert not any(seconds[len(passes) :])
 
@@ -196,30 +196,30 @@ def test_a_window_is_as_long_as_the_models_context(tmp_path: Path, monkeypatch: 
     given: dict[str, str] = {"corpus": str(corpus), "choices": "none"}
     pass_s = runner("fp32", 10**9).pass_s
     cut = expected(monkeypatch, tmp_path, (FP32,), weights=10**9, **given)
-    assert cut.expected_s(Work.QUALITY, "fp32") == pytest.approx(pass_s(2 * 511))
+    assert cut.expected_s(WorkKind.QUALITY, "fp32") == pytest.approx(pass_s(2 * 511))
     monkeypatch.setattr(expecting, "_in_config", lambda *_: 0)
     whole = expected(monkeypatch, tmp_path, (FP32,), weights=10**9, **given, window="2048")
-    assert whole.expected_s(Work.QUALITY, "fp32") == pytest.approx(pass_s(512))
+    assert whole.expected_s(WorkKind.QUALITY, "fp32") == pytest.approx(pass_s(512))
 
 
 def test_a_precision_is_as_much_faster_as_the_limits_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At best the machine computes five times as fast as with the model's shapes, and in bfloat16 twice that."""
     limits = MachineLimits(1e9, {Precision.FLOAT32: 5e9, Precision.BFLOAT16: 1e10})
     plain, known = (expected(monkeypatch, tmp_path, (FP32, BF16), weights=10**9, limits=one) for one in (None, limits))
-    fp32_s, bf16_s = (known.expected_s(Work.QUALITY, name) for name in ("fp32", "bf16"))
-    assert fp32_s == plain.expected_s(Work.QUALITY, "fp32")
+    fp32_s, bf16_s = (known.expected_s(WorkKind.QUALITY, name) for name in ("fp32", "bf16"))
+    assert fp32_s == plain.expected_s(WorkKind.QUALITY, "fp32")
     assert bf16_s == pytest.approx(fp32_s / 2)
 
 
 def test_modes_are_compared_of_variants_with_such_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32, BF16), checked={"fp32"})
-    assert found.expected_s(Work.CHECKS, "fp32") == runner("fp32", 4_339_200).round_s(expecting.CHECKED)
-    assert found.expected_s(Work.CHECKS, "bf16") == 0
+    assert found.expected_s(WorkKind.CHECKS, "fp32") == runner("fp32", 4_339_200).round_s(expecting.CHECKED)
+    assert found.expected_s(WorkKind.CHECKS, "bf16") == 0
 
 
 def test_random_weights_are_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32,), random_weights=True)
-    assert found.expected_s(Work.QUALITY, "fp32") == 0
+    assert found.expected_s(WorkKind.QUALITY, "fp32") == 0
 
 
 def test_tasks_take_what_reading_and_generating_their_items_takes(
@@ -233,8 +233,8 @@ def test_tasks_take_what_reading_and_generating_their_items_takes(
     )
     found = expected(monkeypatch, tmp_path, (FP32,), tasks=(reads, writes))
     one = runner("fp32", 4_339_200)
-    assert found.expected_s(Work.TASKS, "fp32", "reads") == pytest.approx(one.pass_s(2048))
-    assert found.expected_s(Work.TASKS, "fp32", "writes") == pytest.approx(30 * one.pass_s(1))
+    assert found.expected_s(WorkKind.TASKS, "fp32", "reads") == pytest.approx(one.pass_s(2048))
+    assert found.expected_s(WorkKind.TASKS, "fp32", "writes") == pytest.approx(30 * one.pass_s(1))
 
 
 def test_what_the_cache_has_is_known_to_be_made(tmp_path: Path) -> None:

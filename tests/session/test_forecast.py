@@ -11,13 +11,13 @@ import pytest
 
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.session.forecast import (
+    CaseSize,
     Forecast,
-    Machine,
+    MachineSpeed,
     Made,
     Phases,
     Runner,
-    Shape,
-    Work,
+    WorkKind,
     load_name,
     making_s,
 )
@@ -30,7 +30,9 @@ class Clock(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
-MACHINE = Machine(read_bytes_per_s=400.0, flops_per_s=1000.0, copy_bytes_per_s=100.0, hash_bytes_per_s=50.0, call_s=0.0)
+MACHINE = MachineSpeed(
+    read_bytes_per_s=400.0, flops_per_s=1000.0, copy_bytes_per_s=100.0, hash_bytes_per_s=50.0, call_s=0.0
+)
 FP32 = Runner(MACHINE, weights=100, layers=1)  # 400 bytes: a second to read; 200 operations a position: 0.2 s
 
 
@@ -56,27 +58,27 @@ def test_a_few_positions_may_take_longer_to_multiply_than_one() -> None:
 
 
 def test_small_models_take_what_starting_their_operations_takes() -> None:
-    slow = Machine(400.0, 1000.0, 100.0, 50.0, call_s=0.001)
+    slow = MachineSpeed(400.0, 1000.0, 100.0, 50.0, call_s=0.001)
     small = Runner(slow, weights=100, layers=9)
     assert small.pass_s(1) == pytest.approx(1.0 + 140 * 10 * 0.001)
-    padded = Shape(tokens=1, new_tokens=2, prompts=2, batch_size=2, is_padded=True)  # each pass makes a mask
+    padded = CaseSize(tokens=1, new_tokens=2, prompts=2, batch_size=2, is_padded=True)  # each pass makes a mask
     assert small.round_s(padded) == pytest.approx(2 * (1.0 + (140 * 10 + 2500) * 0.001))
 
 
 def test_a_round_is_a_prefill_and_a_pass_for_each_further_token() -> None:
-    assert FP32.round_s(Shape(tokens=10, new_tokens=4)) == 2.0 + 3 * 1.0
-    assert FP32.round_s(Shape(tokens=10, new_tokens=4, prompts=8, batch_size=4)) == 2 * (40 * 0.2 + 3 * 1.0)
-    assert FP32.round_s(Shape(tokens=10, new_tokens=3, has_no_cache=True)) == pytest.approx((10 + 11 + 12) * 0.2)
+    assert FP32.round_s(CaseSize(tokens=10, new_tokens=4)) == 2.0 + 3 * 1.0
+    assert FP32.round_s(CaseSize(tokens=10, new_tokens=4, prompts=8, batch_size=4)) == 2 * (40 * 0.2 + 3 * 1.0)
+    assert FP32.round_s(CaseSize(tokens=10, new_tokens=3, has_no_cache=True)) == pytest.approx((10 + 11 + 12) * 0.2)
 
 
 def test_a_workloads_shape_has_its_padding() -> None:
     workload = Workload(((1,), (1, 2, 3)), 4, 2, Padding(at_least=8))
-    assert Shape.of(workload) == Shape(tokens=8, new_tokens=4, prompts=2, batch_size=2, is_padded=True)
-    assert not Shape.of(Workload(((1,), (2,)), 4, 2)).is_padded
+    assert CaseSize.of(workload) == CaseSize(tokens=8, new_tokens=4, prompts=2, batch_size=2, is_padded=True)
+    assert not CaseSize.of(Workload(((1,), (2,)), 4, 2)).is_padded
 
 
 def test_a_load_copies_the_weights_and_generates_once() -> None:
-    first = Shape(tokens=10, new_tokens=1)
+    first = CaseSize(tokens=10, new_tokens=1)
     assert FP32.load_s(first) == (2 * 400 + 400) / 100 + 2.0
     made = Runner(MACHINE, weights=100, layers=1, bytes_per_weight=1, is_made=True)
     assert made.load_s(first) == (2 * 400 + 100) / 100 + (400 + 100) / 50 + 2.0
@@ -99,29 +101,29 @@ def test_making_takes_as_long_as_the_last_time_or_as_of_the_nearest_model() -> N
 
 def test_each_kind_of_work_is_corrected_by_what_it_took(forecast: Forecast, clock: Clock) -> None:
     for variant in ("fp32", "bf16"):
-        forecast.expect(Work.LOADING, variant, 10.0)
-        forecast.expect(Work.ROUNDS, variant, 50.0, "batch[8]")
+        forecast.expect(WorkKind.LOADING, variant, 10.0)
+        forecast.expect(WorkKind.ROUNDS, variant, 50.0, "batch[8]")
     assert forecast.left_s == 120.0
-    with forecast.doing(Work.LOADING, "fp32"):
+    with forecast.doing(WorkKind.LOADING, "fp32"):
         clock.advance(20)
-    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 100.0}
-    with forecast.doing(Work.LOADING, "bf16"):
+    assert forecast.left_by_work == {WorkKind.LOADING: 20.0, WorkKind.ROUNDS: 100.0}
+    with forecast.doing(WorkKind.LOADING, "bf16"):
         clock.advance(10)
-    with forecast.doing(Work.ROUNDS, "fp32", "bf16", name="batch[8]"):
+    with forecast.doing(WorkKind.ROUNDS, "fp32", "bf16", name="batch[8]"):
         clock.advance(80)
     assert forecast.left_s is None
-    assert (forecast.correction(Work.LOADING), forecast.correction(Work.ROUNDS)) == (1.5, (0.8 + 6) / (1 + 6))
+    assert (forecast.correction(WorkKind.LOADING), forecast.correction(WorkKind.ROUNDS)) == (1.5, (0.8 + 6) / (1 + 6))
 
 
 def test_rounds_are_corrected_by_and_by(forecast: Forecast, clock: Clock) -> None:
     """Each case takes twice as long as expected. The expectation weighs as much as 6 cases, and fades as they do."""
     corrections = []
     for case in range(60):
-        forecast.expect(Work.ROUNDS, "fp32", 10.0, str(case))
+        forecast.expect(WorkKind.ROUNDS, "fp32", 10.0, str(case))
     for case in range(60):
-        with forecast.doing(Work.ROUNDS, "fp32", name=str(case)):
+        with forecast.doing(WorkKind.ROUNDS, "fp32", name=str(case)):
             clock.advance(20)
-        corrections.append(forecast.correction(Work.ROUNDS))
+        corrections.append(forecast.correction(WorkKind.ROUNDS))
     assert corrections[:2] == pytest.approx([1 + 1 / 7, 1 + 1.9 / (1.9 + 5.4)])
     assert corrections[-1] == pytest.approx(2.0, abs=0.01)
 
@@ -135,14 +137,14 @@ def test_a_variants_rounds_correct_its_own_ones_by_the_phase(forecast: Forecast)
     """A prefill of 10 tokens is expected to take 2 s, a step 1 s; 3 and 4 s are seen."""
     for variant in ("fp32", "bf16"):
         forecast.expect_runner(variant, FP32)
-        forecast.expect_passes(Work.ROUNDS, variant, Phases(20.0, 30.0), "batch[8]")
+        forecast.expect_passes(WorkKind.ROUNDS, variant, Phases(20.0, 30.0), "batch[8]")
         forecast.expect_rounds(variant, "a", Phases(), Phases(1.0, 1.0), least_s=5.0)  # in any case
-    assert forecast.left_by_work == {Work.ROUNDS: 110.0}
+    assert forecast.left_by_work == {WorkKind.ROUNDS: 110.0}
     forecast.saw(
         "fp32", Workload((tuple(range(10)),), 3, 1), [timed(2.0, 4.0, 4.0), timed(3.0, 4.0, 4.0), timed(9.0, 8.0, 8.0)]
     )
     forecast.saw("unknown", Workload(((1,),), 1, 1), [timed(3.0)])
-    assert forecast.left_by_work == {Work.ROUNDS: 55.0 + (30.0 + 120.0) + 5.5}
+    assert forecast.left_by_work == {WorkKind.ROUNDS: 55.0 + (30.0 + 120.0) + 5.5}
 
 
 def test_the_time_that_rounds_get_comes_after_the_warm_up(forecast: Forecast) -> None:
@@ -153,7 +155,7 @@ def test_the_time_that_rounds_get_comes_after_the_warm_up(forecast: Forecast) ->
 
 def test_without_a_cache_each_pass_is_a_prefill(forecast: Forecast) -> None:
     forecast.expect_runner("fp32", FP32)
-    forecast.expect_passes(Work.ROUNDS, "fp32", Phases(1.0, 1.0), "a")
+    forecast.expect_passes(WorkKind.ROUNDS, "fp32", Phases(1.0, 1.0), "a")
     workload = Workload((tuple(range(10)),), 3, 1, cache=CacheKind.OFF)  # 10, 11 and 12 positions: 6.6 s
     forecast.saw("fp32", workload, [timed(6.6, 3.3, 3.3)])
     assert forecast.left_s == pytest.approx(2.0 + 1.0)
@@ -162,7 +164,7 @@ def test_without_a_cache_each_pass_is_a_prefill(forecast: Forecast) -> None:
 def test_what_was_seen_last_counts_most(forecast: Forecast) -> None:
     """A pass takes 5 s, then 1 s as expected, and a case counts half as much as the next: (5/2 + 1) / (1/2 + 1)."""
     forecast.expect_runner("fp32", FP32)
-    forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=7.0), "a")
+    forecast.expect_passes(WorkKind.ROUNDS, "fp32", Phases(decode_s=7.0), "a")
     workload = Workload(((1,),), 2, 1)
     found = []
     for seconds in (5.0, 1.0, 1.0):
@@ -177,9 +179,9 @@ def test_of_cases_too_the_last_counts_most(forecast: Forecast, clock: Clock) -> 
     (0.9 * 70/3 + 70/3) times that. That has a weight of 1.9 next to 5.4 of the expectation."""
     forecast.expect_runner("fp32", FP32)
     for case in ("a", "b", "c"):
-        forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=10.0), case)
+        forecast.expect_passes(WorkKind.ROUNDS, "fp32", Phases(decode_s=10.0), case)
     for case, seconds in (("a", 50.0), ("b", 10.0)):
-        with forecast.doing(Work.ROUNDS, "fp32", name=case):
+        with forecast.doing(WorkKind.ROUNDS, "fp32", name=case):
             clock.advance(seconds)
             forecast.saw("fp32", Workload(((1,),), 2, 1), [timed(1.0, seconds / 10)])
     factor = (0.9 * 50 + 10) / (1.9 * 70 / 3)
@@ -190,17 +192,17 @@ def test_what_a_variant_was_found_to_take_is_not_corrected_again(forecast: Forec
     """Two cases of 10 s each; the first takes 20 s, and its rounds show why: nothing is left for their kind."""
     forecast.expect_runner("fp32", FP32)
     for case in ("a", "b"):
-        forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=10.0), case)
-    with forecast.doing(Work.ROUNDS, "fp32", name="a"):
+        forecast.expect_passes(WorkKind.ROUNDS, "fp32", Phases(decode_s=10.0), case)
+    with forecast.doing(WorkKind.ROUNDS, "fp32", name="a"):
         clock.advance(20)
         forecast.saw("fp32", Workload(((1,),), 2, 1), [timed(1.0, 2.0)])
-    assert (forecast.correction(Work.ROUNDS), forecast.left_s) == (1.0, 20.0)
+    assert (forecast.correction(WorkKind.ROUNDS), forecast.left_s) == (1.0, 20.0)
 
 
 def test_what_goes_on_counts_as_far_as_it_is(forecast: Forecast, clock: Clock) -> None:
-    forecast.expect(Work.LOADING, "fp32", 10.0)
-    forecast.expect(Work.ROUNDS, "fp32", 5.0, "a")
-    with forecast.doing(Work.LOADING, "fp32"):
+    forecast.expect(WorkKind.LOADING, "fp32", 10.0)
+    forecast.expect(WorkKind.ROUNDS, "fp32", 5.0, "a")
+    with forecast.doing(WorkKind.LOADING, "fp32"):
         clock.advance(4)
         assert forecast.left_s == 11.0
     assert forecast.left_s == 5.0
@@ -208,8 +210,8 @@ def test_what_goes_on_counts_as_far_as_it_is(forecast: Forecast, clock: Clock) -
 
 def test_what_takes_longer_than_expected_corrects_what_is_to_come_at_once(forecast: Forecast, clock: Clock) -> None:
     for variant in ("fp32", "bf16"):
-        forecast.expect(Work.LOADING, variant, 10.0)
-    with forecast.doing(Work.LOADING, "fp32"):
+        forecast.expect(WorkKind.LOADING, variant, 10.0)
+    with forecast.doing(WorkKind.LOADING, "fp32"):
         clock.advance(40)
         assert forecast.left_s == 40.0
     assert forecast.left_s == 40.0
@@ -219,42 +221,42 @@ def test_work_of_the_same_kind_within_another_is_none_of_its_time(forecast: Fore
     """A variant's sample waits for the reference's. Each takes 10 s."""
     for variant in ("fp32", "int8"):
         for sample in ("1", "2"):
-            forecast.expect(Work.QUALITY, variant, 10.0, sample)
-    with forecast.doing(Work.QUALITY, "int8", name="1"):
-        with forecast.doing(Work.QUALITY, "fp32", name="1"):
+            forecast.expect(WorkKind.QUALITY, variant, 10.0, sample)
+    with forecast.doing(WorkKind.QUALITY, "int8", name="1"):
+        with forecast.doing(WorkKind.QUALITY, "fp32", name="1"):
             clock.advance(10)
         clock.advance(4)
         assert forecast.left_s == 26
         clock.advance(6)
-    assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, 20.0)
+    assert (forecast.correction(WorkKind.QUALITY), forecast.left_s) == (1.0, 20.0)
 
 
 def test_pieces_that_are_joined_are_done_together(forecast: Forecast, clock: Clock) -> None:
     for name, seconds in (("", 1.0), ("1", 1.0), ("2", 2.0)):
-        forecast.expect(Work.QUALITY, "fp32", seconds, name)
-    forecast.expect(Work.QUALITY, "int8", 4.0, "1")
-    with forecast.doing(Work.QUALITY, "fp32"):
-        forecast.join(Work.QUALITY)
+        forecast.expect(WorkKind.QUALITY, "fp32", seconds, name)
+    forecast.expect(WorkKind.QUALITY, "int8", 4.0, "1")
+    with forecast.doing(WorkKind.QUALITY, "fp32"):
+        forecast.join(WorkKind.QUALITY)
         clock.advance(4)
-    assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, 4.0)
-    assert forecast.expected_s(Work.QUALITY, "int8") == 4.0
+    assert (forecast.correction(WorkKind.QUALITY), forecast.left_s) == (1.0, 4.0)
+    assert forecast.expected_s(WorkKind.QUALITY, "int8") == 4.0
 
 
 def test_what_is_made_within_a_load_is_none_of_its_time(forecast: Forecast, clock: Clock) -> None:
-    forecast.expect(Work.MAKING, "ort", 0.0)
-    forecast.expect(Work.LOADING, "ort", 10.0)
-    forecast.expect(Work.LOADING, "ort", 10.0, load_name(1))
-    with forecast.doing(Work.LOADING, "ort"):
+    forecast.expect(WorkKind.MAKING, "ort", 0.0)
+    forecast.expect(WorkKind.LOADING, "ort", 10.0)
+    forecast.expect(WorkKind.LOADING, "ort", 10.0, load_name(1))
+    with forecast.doing(WorkKind.LOADING, "ort"):
         clock.advance(35)
-        forecast.done(Work.MAKING, ["ort"], 30.0)
-    assert forecast.correction(Work.LOADING) == 0.5
+        forecast.done(WorkKind.MAKING, ["ort"], 30.0)
+    assert forecast.correction(WorkKind.LOADING) == 0.5
     assert forecast.left_s == 5.0
 
 
 def test_a_variant_that_failed_takes_no_more_time(forecast: Forecast) -> None:
-    forecast.expect(Work.LOADING, "ort", 10.0)
-    forecast.expect(Work.ROUNDS, "ort", 10.0, "a")
-    forecast.expect(Work.ROUNDS, "fp32", 10.0, "a")
+    forecast.expect(WorkKind.LOADING, "ort", 10.0)
+    forecast.expect(WorkKind.ROUNDS, "ort", 10.0, "a")
+    forecast.expect(WorkKind.ROUNDS, "fp32", 10.0, "a")
     forecast.forget("fp32", "b")
     assert forecast.left_s == 30.0
     forecast.forget("ort")
@@ -265,16 +267,16 @@ def test_further_rounds_are_told_besides_the_fewest(forecast: Forecast) -> None:
     for case in ("a", "b"):
         forecast.expect_rounds("fp32", case, Phases(5.0), Phases(10.0), least_s=12.0)
     assert (forecast.timed_s("b".__eq__), forecast.least_rounds_s(["fp32"], "a"), forecast.left_s) == (12.0, 15.0, 34.0)
-    forecast.expect(Work.FURTHER, "", 26.0)
+    forecast.expect(WorkKind.FURTHER, "", 26.0)
     assert forecast.describe(1800.0) == "about 60 s: rounds 34 s, further rounds 26 s"
 
 
 def test_what_is_said_at_the_start(forecast: Forecast) -> None:
-    forecast.expect(Work.MAKING, "ort", 0.0)
-    forecast.expect(Work.LOADING, "fp32", 30.0)
-    forecast.expect(Work.ROUNDS, "fp32", 200.0, "a")
+    forecast.expect(WorkKind.MAKING, "ort", 0.0)
+    forecast.expect(WorkKind.LOADING, "fp32", 30.0)
+    forecast.expect(WorkKind.ROUNDS, "fp32", 200.0, "a")
     assert forecast.describe(1800.0) == "about 4 min: exports 0 s (cached), loading 30 s, rounds 3 min"
-    forecast.expect(Work.ROUNDS, "fp32", 2000.0, "b")
+    forecast.expect(WorkKind.ROUNDS, "fp32", 2000.0, "b")
     assert forecast.describe(1800.0) == (
         "about 37 min, of which 30 min are given: exports 0 s (cached), loading 30 s, rounds 37 min. "
         "--llm-time 50m has room for all"
@@ -289,5 +291,5 @@ def test_what_is_said_at_the_start(forecast: Forecast) -> None:
     ("seconds", "limit"), [(100, "10m"), (5000, "100m"), (5900, "2h"), (14_000, "5h"), (600_000, "none")]
 )
 def test_a_limit_with_room_for_all_has_a_fifth_more(forecast: Forecast, seconds: float, limit: str) -> None:
-    forecast.expect(Work.ROUNDS, "fp32", seconds, "a")
+    forecast.expect(WorkKind.ROUNDS, "fp32", seconds, "a")
     assert forecast.describe(60.0).endswith(f"--llm-time {limit} has room for all")

@@ -17,7 +17,7 @@ from llm_bench_fixtures.session import further
 from llm_bench_fixtures.session.blocks import Blocks
 from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.deadline import RESERVE_S, RESERVE_SHARE, Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
+from llm_bench_fixtures.session.forecast import Forecast, Phases, WorkKind
 from llm_bench_fixtures.session.further import FurtherRounds, Visited
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.setup import Setup
@@ -173,7 +173,7 @@ def test_what_is_still_to_come_keeps_its_time(make: Callable[[float], Bench]) ->
     """5 s of quality leave 6 for three blocks."""
     bench = make(11.0)
     blocks = bench.add("a")
-    bench.forecast.expect(Work.QUALITY, "int8", 5.0)
+    bench.forecast.expect(WorkKind.QUALITY, "int8", 5.0)
     bench.run()
     assert len(blocks.at_s) == 3
     assert bench.forecast.left_s == 5.0
@@ -262,4 +262,4 @@ def test_what_is_expected_is_what_the_run_has_time_for(
     bench.forecast.expect_rounds("fp32", "b", Phases(), Phases(3.0))
     for _ in range(2):
         bench.rounds.expect(lambda _: True)
-        assert bench.forecast.left_by_work.get(Work.FURTHER) == pytest.approx(expected_s)
+        assert bench.forecast.left_by_work.get(WorkKind.FURTHER) == pytest.approx(expected_s)

@@ -16,7 +16,7 @@ from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.lineup import plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.model import ModelFacts
-from llm_bench_fixtures.models.needs import Kept, Need, Parts, Round, Taken
+from llm_bench_fixtures.models.needs import LayerCache, MemoryNeed, Parts, RoundSize, Taken
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
@@ -24,7 +24,7 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
 from llm_bench_fixtures.session.deadline import Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
+from llm_bench_fixtures.session.forecast import Forecast, Phases, WorkKind
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.setup import Setup
 
@@ -83,7 +83,12 @@ def test_what_is_made_in_much_memory_is_made_before_others_are_loaded(
     reference, half, _, exported = variants = tuple(
         Variant(name, "torch", "does nothing") for name in ("reference", "half", "broken", "exported")
     )
-    needs = {"reference": Need(2), "half": Need(1), "broken": Need(1, making=3), "exported": Need(2, making=8)}
+    needs = {
+        "reference": MemoryNeed(2),
+        "half": MemoryNeed(1),
+        "broken": MemoryNeed(1, making=3),
+        "exported": MemoryNeed(2, making=8),
+    }
     one = VariantLoader(Setup(parse_settings({"device": "cpu"}), Progress()), RunBuilder("reference"))
     one.lineup = plan_lineup(variants, "reference", needs, 10)
     assert one.load(half) == "half"
@@ -116,7 +121,7 @@ def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.Mon
     setup.device = machine  # type: ignore[assignment]
     reference, half, third = variants = tuple(Variant(name, "torch", "") for name in ("reference", "half", "third"))
     one = VariantLoader(setup, RunBuilder("reference"))
-    one.lineup = plan_lineup(variants, "reference", dict.fromkeys(("reference", "half", "third"), Need(3)), 10)
+    one.lineup = plan_lineup(variants, "reference", dict.fromkeys(("reference", "half", "third"), MemoryNeed(3)), 10)
     assert one.lineup.groups == (variants,)
     first = one.load(reference)
     assert one.beside(half) is not None
@@ -173,13 +178,13 @@ def test_limits_are_measured_while_nothing_is_imported(
 class Roomy:
     """A loader of four variants that hold 3 bytes each; rounds take `large` so many bytes more as they have rows."""
 
-    def __init__(self, budget: int, monkeypatch: pytest.MonkeyPatch, need: Need = Need(3)) -> None:  # noqa: B008
+    def __init__(self, budget: int, monkeypatch: pytest.MonkeyPatch, need: MemoryNeed = MemoryNeed(3)) -> None:  # noqa: B008
         self.closed: list[str] = []
 
         def load(_: object, variant: Variant) -> SimpleNamespace:
             return SimpleNamespace(close=lambda: self.closed.append(variant.id))
 
-        def rise(_: object, variant: Variant, largest: Round) -> int:
+        def rise(_: object, variant: Variant, largest: RoundSize) -> int:
             return largest.rows if variant.id == "large" else 0
 
         monkeypatch.setattr(VariantLoader, "_load", load)
@@ -200,10 +205,10 @@ def test_rounds_larger_than_the_plan_have_others_closed_and_give_their_memory_ba
     roomy = Roomy(12, monkeypatch)
     reference, half, third, large = roomy.variants
     one, closed = roomy.loader, roomy.closed
-    with one.making_room(reference, Round(4, 1)) as has_room:
+    with one.making_room(reference, RoundSize(4, 1)) as has_room:
         assert [has_room(other) for other in (half, large, third)] == [True, False, True]
     assert closed == []
-    with one.making_room(large, Round(4, 1)) as has_room:
+    with one.making_room(large, RoundSize(4, 1)) as has_room:
         assert closed == ["third", "half"]
         assert not has_room(half)  # 9 bytes and 4
     assert closed == ["third", "half", "large"]
@@ -216,18 +221,18 @@ def test_what_took_more_than_was_planned_stays_as_long_as_all_have_room(monkeypa
     reference, half, third, large = roomy.variants
     one, closed = roomy.loader, roomy.closed
     for rows in (4, 3):  # the second takes none beyond what the first has taken
-        with one.making_room(reference, Round(rows, 1)) as has_room:
+        with one.making_room(reference, RoundSize(rows, 1)) as has_room:
             assert all(map(has_room, (half, large, third)))
         assert closed == []
-    with one.making_room(reference, Round(1, 1)) as has_room:
+    with one.making_room(reference, RoundSize(1, 1)) as has_room:
         assert all(map(has_room, (half, third)))
     assert closed == []
-    with one.making_room(large, Round(5, 1)):
+    with one.making_room(large, RoundSize(5, 1)):
         assert closed == ["third"]
     assert closed == ["third", "large"]
     for variant in (third, large):
         one.load(variant)
-    with one.making_room(reference, Round(4, 1)) as has_room:
+    with one.making_room(reference, RoundSize(4, 1)) as has_room:
         assert all(map(has_room, (half, large, third)))  # the new process has taken none yet
 
 
@@ -236,25 +241,25 @@ def test_further_rounds_have_room_as_long_as_all_that_are_loaded_stay(monkeypatc
     roomy = Roomy(16, monkeypatch)
     reference, *_, large = roomy.variants
     for rows, has_room in ((5, False), (4, True), (1, True), (5, False)):
-        assert roomy.loader.keeps_all({reference: Round(rows, 1), large: Round(rows, 1)}) is has_room
+        assert roomy.loader.keeps_all({reference: RoundSize(rows, 1), large: RoundSize(rows, 1)}) is has_room
     assert roomy.loader._rises["large"] == 4
     assert roomy.closed == []
 
 
 def test_a_round_is_beyond_the_plan_by_what_it_takes_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A position keeps 10 bytes, of 8 x (96 + 15) that were planned, and of 2,000."""
-    parts = Parts(0, 0, 0, 0, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 0, 0), logits=0)
+    parts = Parts(0, 0, 0, 0, is_known=True, kept=(LayerCache(10),), taken=Taken(0, 0, 0, 0), logits=0)
     one = VariantLoader(Setup(parse_settings({}), Progress()), RunBuilder("fp32"))
-    monkeypatch.setattr(VariantLoader, "_largest_rounds", lambda _: [Round(8, 96, 16), Round(1, 9999)])
+    monkeypatch.setattr(VariantLoader, "_largest_rounds", lambda _: [RoundSize(8, 96, 16), RoundSize(1, 9999)])
     monkeypatch.setattr(VariantLoader, "_parts", lambda _, variant: parts if variant is FP32 else None)
-    assert one._rise(FP32, Round(1, 1985, 16)) == 20_000 - 8_880
-    assert one._rise(FP32, Round(1, 96, 16)) == one._rise(BF16, Round(1, 1985, 16)) == 0
+    assert one._rise(FP32, RoundSize(1, 1985, 16)) == 20_000 - 8_880
+    assert one._rise(FP32, RoundSize(1, 96, 16)) == one._rise(BF16, RoundSize(1, 1985, 16)) == 0
 
 
 def test_what_took_more_is_closed_where_scoring_would_have_no_room_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """12 bytes are held, the rounds take 4 more, and scoring takes 2 more of 17."""
-    roomy = Roomy(17, monkeypatch, Need(3, scoring=2))
-    with roomy.loader.making_room(roomy.variants[0], Round(4, 1)) as has_room:
+    roomy = Roomy(17, monkeypatch, MemoryNeed(3, scoring=2))
+    with roomy.loader.making_room(roomy.variants[0], RoundSize(4, 1)) as has_room:
         assert all(map(has_room, roomy.variants[1:]))
     assert roomy.closed == ["large"]
 
@@ -284,7 +289,7 @@ def test_a_load_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.M
     seconds: list[float] = []
     loader = limited(seconds, 19.0, monkeypatch)
     for variant in (FP32, BF16):
-        loader._setup.forecast.expect(Work.LOADING, variant.id, 5.0)
+        loader._setup.forecast.expect(WorkKind.LOADING, variant.id, 5.0)
     loader.load(FP32)
     for _ in range(2):
         with pytest.raises(
@@ -301,9 +306,9 @@ def test_a_load_does_not_begin_that_leaves_its_first_case_no_time(monkeypatch: p
     seconds: list[float] = []
     loader = limited(seconds, 34.0, monkeypatch)
     variants = (FP32, BF16, FP16)
-    loader.lineup = plan_lineup(variants, "fp32", dict.fromkeys(("fp32", "bf16", "fp16"), Need(1)), 10**12)
+    loader.lineup = plan_lineup(variants, "fp32", dict.fromkeys(("fp32", "bf16", "fp16"), MemoryNeed(1)), 10**12)
     for variant in variants:
-        loader._setup.forecast.expect(Work.LOADING, variant.id, 10.0)
+        loader._setup.forecast.expect(WorkKind.LOADING, variant.id, 10.0)
         loader._setup.forecast.expect_rounds(variant.id, "mine", Phases(), Phases(4.0), least_s=100.0)
     for variant in variants[:2]:
         loader.load(variant)
@@ -311,13 +316,13 @@ def test_a_load_does_not_begin_that_leaves_its_first_case_no_time(monkeypatch: p
     with pytest.raises(NotReached, match=why):
         loader.load(FP16)
     assert sum(seconds) == 20
-    assert loader._setup.forecast.expected_s(Work.ROUNDS, "fp16", "mine") == 0
+    assert loader._setup.forecast.expected_s(WorkKind.ROUNDS, "fp16", "mine") == 0
 
 
 def test_a_load_begins_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds: list[float] = []
     loader = limited(seconds, 20.5, monkeypatch)
-    loader._setup.forecast.expect(Work.LOADING, FP32.id, 10.0)
+    loader._setup.forecast.expect(WorkKind.LOADING, FP32.id, 10.0)
     assert loader.load(FP32)
     assert loader.load(BF16)  # of which nothing is known
     assert sum(seconds) == 20
@@ -326,7 +331,7 @@ def test_a_load_begins_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_export_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     for left_s, fits in ((121.0, False), (122.5, True)):
         loader = limited([], left_s, monkeypatch)
-        loader._setup.forecast.expect(Work.MAKING, FP32.id, 122.0)
+        loader._setup.forecast.expect(WorkKind.MAKING, FP32.id, 122.0)
         loader._loading = FP32.id
         begun = []
         with suppress(TimeUp), loader._setup.progress.activity(Phase.EXPORTING, "exporting"):

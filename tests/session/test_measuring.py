@@ -20,11 +20,11 @@ from llm_bench_fixtures.models import needs
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.progress import Part, Phase, Progress
+from llm_bench_fixtures.progress import Milestone, Phase, Progress
 from llm_bench_fixtures.session import blocks, budget, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Work
+from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import ROUNDS, SideBySide
 from llm_bench_fixtures.session.plan import Stage
@@ -111,7 +111,7 @@ class FakeLoader:
         return True
 
     @contextmanager
-    def making_room(self, variant: Variant, largest: needs.Round) -> Iterator[Callable[[Variant], bool]]:
+    def making_room(self, variant: Variant, largest: needs.RoundSize) -> Iterator[Callable[[Variant], bool]]:
         """A variant that is large has room beside the reference alone."""
         self.largest = largest
         yield lambda other: "large" not in (variant.id, other.id)
@@ -251,11 +251,11 @@ def test_a_variant_whose_rounds_have_no_room_beside_others_is_measured_by_its_ow
     bench = make(Fake("fp32"), Fake("large"), Fake("bf16"))
     bench.ask("fp32", WORKLOAD, "large", "bf16")
     assert bench.ran() == {"fp32": 2, "large": 0, "bf16": 2}
-    assert bench.loader.largest == needs.Round(rows=1, prompt=3, new=1)
+    assert bench.loader.largest == needs.RoundSize(rows=1, prompt=3, new=1)
     assert len(bench.ask("large", WORKLOAD, "bf16").reference_rounds) == 2
     assert len(bench.ask("bf16").reference_rounds) == 2
     assert bench.ran() == {"fp32": 5, "large": 2, "bf16": 2}
-    assert bench.progress.counts(Part.CASE)[0] == 1
+    assert bench.progress.counts(Milestone.CASE)[0] == 1
 
 
 def test_a_variant_that_cannot_run_the_workload_is_left_out() -> None:
@@ -487,7 +487,7 @@ def test_further_rounds_reach_the_tests_whose_first_ones_they_follow() -> None:
     bench.ask("bf16", case=CASE, take_again=lambda one: got["bf16"].append(len(one.rounds)))
     bench.ask("bf16", case="another")
     bench.side_by_side.expect_further()
-    assert bench.forecast.left_by_work.keys() == {Work.FURTHER}
+    assert bench.forecast.left_by_work.keys() == {WorkKind.FURTHER}
     bench.side_by_side.further.run(lambda: got["all"].append(1))
     assert got["bf16"] == [*range(ROUNDS + 1, ROUNDS + 1 + len(got["bf16"]))]
     assert len(got["all"]) == len(got["fp32"]) > len(got["bf16"]) > 0

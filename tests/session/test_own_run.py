@@ -14,10 +14,10 @@ from small_models import write_model
 from llm_bench_fixtures.answer.need import Need, Reader
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.own_prompts import parse_own_prompts
-from llm_bench_fixtures.models.needs import Round
+from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.session.own import OwnCase, OwnRow, OwnRun, full_batches, own_cases, sample
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.workloads import Prompts
@@ -92,11 +92,11 @@ def test_prompts_run_in_the_files_order_and_in_full_batches_of_like_lengths(prom
     assert alone.prompts == tuple(prompts.encode(one["prompt"]) for one in rows)
     assert (alone.new_tokens, alone.batch_size) == ((9, 1, 8, 2, 7), 1)
     assert (batch.new_tokens, batch.batch_size) == ((1, 2, 7, 8, 9, 8, 7, 2), 4)
-    assert alone.shape == Shape(sum(map(len, alone.prompts)) / 5, 5, 5, 1)
-    assert batch.round == Round(4, max(map(len, alone.prompts)), 9)
+    assert alone.shape == CaseSize(sum(map(len, alone.prompts)) / 5, 5, 5, 1)
+    assert batch.round == RoundSize(4, max(map(len, alone.prompts)), 9)
     assert run.rounds == [alone.round, batch.round]
     answered = run_of({"prompt": "Hi", "answer": " you", "output_tokens": 2})
-    assert answered.rounds[0] == Round(1, len(prompts.encode("Hi you")))  # whose logits are all asked for
+    assert answered.rounds[0] == RoundSize(1, len(prompts.encode("Hi you")))  # whose logits are all asked for
 
 
 def test_fewer_prompts_than_a_batch_has_come_again() -> None:

@@ -21,7 +21,7 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import samples
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Work
+from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.workloads import Corpus
@@ -103,9 +103,9 @@ def test_a_large_model_that_is_fast_is_scored_whole() -> None:
     case = Case(token_s=0.001)
     forecast = case.samples._setup.forecast
     for sample, seconds in (("", 1.0), ("1", 1.0), ("2", 6.0)):
-        forecast.expect(Work.QUALITY, "bf16", seconds, sample)
+        forecast.expect(WorkKind.QUALITY, "bf16", seconds, sample)
     case.score("fp32")
-    assert forecast.expected_s(Work.QUALITY, "bf16") == 8.0
+    assert forecast.expected_s(WorkKind.QUALITY, "bf16") == 8.0
     assert case.score("bf16").metrics["choice_items"] == len(ITEMS)
     assert case.scored == [("fp32", 0), ("fp32", None), ("bf16", None)]
 
@@ -139,11 +139,11 @@ def test_a_sample_of_the_reference_is_its_own_work() -> None:
     case = Case()
     forecast = case.samples._setup.forecast
     for name in ("fp32", "int8"):
-        forecast.expect(Work.QUALITY, name, 10.0, "1")
+        forecast.expect(WorkKind.QUALITY, name, 10.0, "1")
     case.score("fp32")
     case.score("int8", 0.01, 0.2)
     assert case.grow()["int8"]["scored_tokens"] == 2000
-    assert (forecast.correction(Work.QUALITY), forecast.left_s) == (1.0, None)
+    assert (forecast.correction(WorkKind.QUALITY), forecast.left_s) == (1.0, None)
 
 
 def test_samples_grow_in_turns() -> None:
@@ -161,8 +161,8 @@ def test_what_had_no_time_in_the_end_is_expected_no_more() -> None:
     case = Case(deadline=Deadline(10.0, 0.0, lambda: 0.0))
     forecast = case.samples._setup.forecast
     for sample in ("1", "2"):
-        forecast.expect(Work.QUALITY, "int4", 30.0, sample)
-    forecast.expect(Work.ROUNDS, "int4", 5.0)
+        forecast.expect(WorkKind.QUALITY, "int4", 30.0, sample)
+    forecast.expect(WorkKind.ROUNDS, "int4", 5.0)
     case.score("fp32")
     case.score("int4", 0.18, 0.1)
     case.grow()
@@ -186,7 +186,7 @@ def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
 def test_a_reference_that_is_gone_bounds_the_others() -> None:
     case = Case()
     case.loader.keeps_reference = False
-    case.samples._setup.forecast.expect(Work.QUALITY, "int8", 40.0, "3")
+    case.samples._setup.forecast.expect(WorkKind.QUALITY, "int8", 40.0, "3")
     case.score("fp32")  # 10 s, 20 s, and 40 s would be over FIXED_S
     case.loader.loaded.clear()
     case.score("int8", 0.01, 2.0)

@@ -10,7 +10,7 @@ from run_factory import make_provenance
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session.deadline import Deadline
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.provenance import completed_by
 from llm_bench_fixtures.session.session import BenchSession
 
@@ -22,7 +22,7 @@ def test_what_a_run_still_takes_is_cut_by_its_limit(limit_s: float, left_s: floa
     deadline = Deadline(limit_s, 0.0, clock=lambda: 0.0)
     session = BenchSession(parse_settings({}), "fp32", progress, lambda *_: (), pytest.fail, deadline=deadline)
     assert progress.run_left_s() is None
-    session.setup.forecast.expect(Work.LOADING, "fp32", 300.0)
+    session.setup.forecast.expect(WorkKind.LOADING, "fp32", 300.0)
     assert progress.run_left_s() == pytest.approx(left_s)
 
 

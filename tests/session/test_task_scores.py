@@ -20,7 +20,7 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Work
+from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.tasks import TaskScores, blocks_of, compared
 
 ACC = TaskMetric("acc", higher_is_better=True, is_share=True)
@@ -128,7 +128,7 @@ class Case:
         setup: Any = SimpleNamespace(settings=settings, tasks=(self.task,), progress=Progress(), forecast=self.forecast)
         variants = [SimpleNamespace(id=name) for name in ("fp32", "bf16", "missing")]
         for variant in variants[:2]:
-            self.forecast.expect(Work.TASKS, variant.id, expected_s, "quiz")
+            self.forecast.expect(WorkKind.TASKS, variant.id, expected_s, "quiz")
         deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
         self.loader: Any = SimpleNamespace(known=variants, loaded=[], load=lambda one: self.load(one.id))
         self.results = RunBuilder("fp32")
@@ -188,8 +188,8 @@ def test_what_there_is_time_for_is_asked_of_all_alike(monkeypatch: pytest.Monkey
 def test_what_is_to_come_is_expected_to_take_what_the_first_items_took(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch, limit_s=100.0)
     case.score("fp32")
-    assert case.forecast.left_by_work[Work.TASKS] < 50  # in place of 700
-    assert case.forecast.expected_s(Work.TASKS, "missing", "quiz") == 0
+    assert case.forecast.left_by_work[WorkKind.TASKS] < 50  # in place of 700
+    assert case.forecast.expected_s(WorkKind.TASKS, "missing", "quiz") == 0
 
 
 def test_a_limit_that_has_room_for_all_asks_all(monkeypatch: pytest.MonkeyPatch) -> None:

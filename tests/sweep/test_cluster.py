@@ -6,7 +6,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.sweep.cluster import Node, check_nodes, check_versions
-from llm_bench_fixtures.sweep.plan import Cell, Machine
+from llm_bench_fixtures.sweep.plan import MachineEntry, SweepCell
 from llm_bench_fixtures.version import __version__
 
 NODES = [
@@ -16,31 +16,31 @@ NODES = [
 ]
 
 
-def check(machine: Machine, nodes: list[Node] = NODES) -> None:
-    check_nodes([Cell("a cell", machine, (), (), {})], nodes)
+def check(machine: MachineEntry, nodes: list[Node] = NODES) -> None:
+    check_nodes([SweepCell("a cell", machine, (), (), {})], nodes)
 
 
 @pytest.mark.parametrize(
     "machine",
     [
-        Machine("any"),
-        Machine("a100", resources={"gpu-a100": 1}, gpus=2),
-        Machine("labelled", labels={"zone": "x"}),
+        MachineEntry("any"),
+        MachineEntry("a100", resources={"gpu-a100": 1}, gpus=2),
+        MachineEntry("labelled", labels={"zone": "x"}),
     ],
 )
-def test_a_node_fits(machine: Machine) -> None:
+def test_a_node_fits(machine: MachineEntry) -> None:
     check(machine)
 
 
 @pytest.mark.parametrize(
     ("machine", "asked"),
     [
-        (Machine("m", gpus=3), "llm-bench 1, GPU 3"),
-        (Machine("m", resources={"gpu-a100": 2}), "llm-bench 1, gpu-a100 2"),
-        (Machine("m", labels={"zone": "y"}), "llm-bench 1, zone = 'y'"),
+        (MachineEntry("m", gpus=3), "llm-bench 1, GPU 3"),
+        (MachineEntry("m", resources={"gpu-a100": 2}), "llm-bench 1, gpu-a100 2"),
+        (MachineEntry("m", labels={"zone": "y"}), "llm-bench 1, zone = 'y'"),
     ],
 )
-def test_without_one_that_fits_the_nodes_are_listed(machine: Machine, asked: str) -> None:
+def test_without_one_that_fits_the_nodes_are_listed(machine: MachineEntry, asked: str) -> None:
     with pytest.raises(InvalidSetting) as error:
         check(machine)
     assert str(error.value).splitlines() == [
@@ -53,12 +53,12 @@ def test_without_one_that_fits_the_nodes_are_listed(machine: Machine, asked: str
 
 def test_a_resource_that_no_node_has_is_unknown() -> None:
     with pytest.raises(InvalidSetting, match=r"unknown resource 'gpu-a10'\. Did you mean gpu-a100\?"):
-        check(Machine("m", resources={"gpu-a10": 1}))
+        check(MachineEntry("m", resources={"gpu-a10": 1}))
 
 
 def test_nodes_that_were_started_without_the_resource_of_a_sweep_are_told_how_to() -> None:
     with pytest.raises(InvalidSetting, match="Start each node that measures with `ray start --resources"):
-        check(Machine("any"), NODES[2:])
+        check(MachineEntry("any"), NODES[2:])
 
 
 def test_another_version_of_the_package_is_refused() -> None:

@@ -18,25 +18,25 @@ from llm_bench_fixtures.history.saved import Address, read_saved_run
 from llm_bench_fixtures.results.folder import WHOLE
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, run_to_json
-from llm_bench_fixtures.sweep.kept import Commit, Kept, commit_in
-from llm_bench_fixtures.sweep.node import Outcome
-from llm_bench_fixtures.sweep.plan import ANY_MACHINE, Cell
+from llm_bench_fixtures.sweep.kept import Commit, SweepFolder, commit_in
+from llm_bench_fixtures.sweep.node import CellOutcome
+from llm_bench_fixtures.sweep.plan import ANY_MACHINE, SweepCell
 
-CELL = Cell("tiny/laptop", ANY_MACHINE, (), ("-k", "batch"), {})
+CELL = SweepCell("tiny/laptop", ANY_MACHINE, (), ("-k", "batch"), {})
 HERE = Commit("f" * 40, "main", dirty=True, changes="0a")
 
 
-def kept(folder: Path, commit: Commit = HERE, database: str = "") -> Kept:
-    return Kept(folder / "sweep", folder / "history", commit, database)
+def kept(folder: Path, commit: Commit = HERE, database: str = "") -> SweepFolder:
+    return SweepFolder(folder / "sweep", folder / "history", commit, database)
 
 
 def as_bytes(run: Run) -> bytes:
     return json.dumps(run_to_json(run)).encode()
 
 
-def outcome(run: Run | None = None, reason: str = "", saved: tuple[tuple[str, bytes], ...] = ()) -> Outcome:
+def outcome(run: Run | None = None, reason: str = "", saved: tuple[tuple[str, bytes], ...] = ()) -> CellOutcome:
     results = b"" if reason else as_bytes(run or make_run([make_record()]))
-    return Outcome(CELL.name, reason, "host", 3.0, 0, "what pytest wrote", results, saved)
+    return CellOutcome(CELL.name, reason, "host", 3.0, 0, "what pytest wrote", results, saved)
 
 
 def test_a_cell_is_missing_until_its_run_is_whole(tmp_path: Path) -> None:

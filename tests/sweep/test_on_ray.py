@@ -18,8 +18,8 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.results.storage import read_run
 from llm_bench_fixtures.sweep import cluster as clusters
 from llm_bench_fixtures.sweep.cluster import Cluster, connected
-from llm_bench_fixtures.sweep.node import Outcome
-from llm_bench_fixtures.sweep.plan import Cell, Machine
+from llm_bench_fixtures.sweep.node import CellOutcome
+from llm_bench_fixtures.sweep.plan import MachineEntry, SweepCell
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.nightly("starts clusters of Ray's")
@@ -80,16 +80,18 @@ def suite(tmp_path: Path) -> Path:
     return folder
 
 
-def cell(suite: Path, name: str, machine: Machine | None = None, **environment: str) -> Cell:
+def cell(suite: Path, name: str, machine: MachineEntry | None = None, **environment: str) -> SweepCell:
     known = {"PLACE": str(suite.parent), "CELL": name, **environment}
-    return Cell(name, machine or Machine("any"), (".",), OPTIONS, known)
+    return SweepCell(name, machine or MachineEntry("any"), (".",), OPTIONS, known)
 
 
 def ignore(hosts: Mapping[str, str]) -> None:
     pass
 
 
-def ends_of(ray: Cluster, *cells: Cell, told: Callable[[Mapping[str, str]], None] = ignore) -> dict[str, Outcome]:
+def ends_of(
+    ray: Cluster, *cells: SweepCell, told: Callable[[Mapping[str, str]], None] = ignore
+) -> dict[str, CellOutcome]:
     ray.check(cells)
     return {one.cell: one for one in ray.run(cells, told)}
 
@@ -101,12 +103,12 @@ def test_what_fails_costs_its_own_cell_alone(cluster: Any, suite: Path) -> None:
     with connected(cluster.address, suite) as ray:
         ends = ends_of(
             ray,
-            cell(suite, "whole", Machine("a100", resources={"gpu-a100": 1})),
-            cell(suite, "fails", Machine("x", labels={"zone": "x"}), FAILS="1"),
+            cell(suite, "whole", MachineEntry("a100", resources={"gpu-a100": 1})),
+            cell(suite, "fails", MachineEntry("x", labels={"zone": "x"}), FAILS="1"),
             cell(suite, "full", FULL="1"),
         )
         with pytest.raises(InvalidSetting, match=r"no node has llm-bench 1, GPU 1\. The cluster has:"):
-            ray.check([cell(suite, "more", Machine("more", gpus=1))])
+            ray.check([cell(suite, "more", MachineEntry("more", gpus=1))])
     whole, fails, full = (ends[name] for name in ("whole", "fails", "full"))
     assert (whole.reason, whole.status) == ("", 0), whole.output
     assert b'"toy"' in whole.results

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.sweep.plan import Cell, cells_of, parse_matrix, read_plan
+from llm_bench_fixtures.sweep.plan import SweepCell, cells_of, parse_matrix, read_plan
 
 WHOLE = """
 suite = ["bench"]
@@ -42,7 +42,7 @@ environment = { B = "3" }
 """
 
 
-def cells(text: str, *, is_local: bool = False) -> dict[str, Cell]:
+def cells(text: str, *, is_local: bool = False) -> dict[str, SweepCell]:
     found = cells_of(parse_matrix(text, "sweep.toml"), "sweep.toml", is_local=is_local)
     return {cell.name: cell for cell in found}
 

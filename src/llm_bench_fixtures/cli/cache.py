@@ -18,7 +18,7 @@ from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.cli.console import say
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.models.artifacts import Kept, default_root, discard, kept_in
+from llm_bench_fixtures.models.artifacts import CachedArtifact, default_root, discard, kept_in
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.renderers.columns import columns
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitStatus.PASSED
 
 
-def _listed(kept: Sequence[Kept], root: Path, now: float) -> Iterator[str]:
+def _listed(kept: Sequence[CachedArtifact], root: Path, now: float) -> Iterator[str]:
     if kept:
         rows = tuple((_what(one), one.name, format_bytes(one.size_bytes), _age(now - one.used)) for one in kept)
         yield from columns(Table.of_texts(HEADER, rows, {2}))
@@ -66,7 +66,7 @@ def _listed(kept: Sequence[Kept], root: Path, now: float) -> Iterator[str]:
     yield f"{count(len(kept), 'folder')}, {format_bytes(sum(one.size_bytes for one in kept))} in {root}"
 
 
-def _what(one: Kept) -> str:
+def _what(one: CachedArtifact) -> str:
     return one.kind if one.is_whole else f"{one.kind}, unfinished"
 
 
@@ -79,7 +79,7 @@ def _age(seconds: float) -> str:
     return f"{seconds / DAY_S:.0f} days ago"
 
 
-def _pruned(kept: Sequence[Kept], root: Path) -> str:
+def _pruned(kept: Sequence[CachedArtifact], root: Path) -> str:
     """Remove them; returns what was done. Raises UnwritableFile."""
     try:
         removed = [one for one in kept if discard(one)]

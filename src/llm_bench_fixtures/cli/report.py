@@ -37,7 +37,7 @@ from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against
 from llm_bench_fixtures.report.renderers.columns import wrapped
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
-from llm_bench_fixtures.report.runs import Place, Runs, runs_of
+from llm_bench_fixtures.report.runs import RunPlace, Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry
@@ -198,7 +198,7 @@ def report_several(
     paths: Sequence[SavedAt],
     arguments: argparse.Namespace,
     progress: Progress,
-    places: Sequence[Place] = (),
+    places: Sequence[RunPlace] = (),
 ) -> None:
     """Write one report of the runs and say what it says. unreadable: why others are not in it. paths: the files that
     they were read from. places: of a sweep's runs."""

@@ -38,14 +38,14 @@ from llm_bench_fixtures.history.storage import FOLDER
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.progress import Progress, about
-from llm_bench_fixtures.report.runs import Place
+from llm_bench_fixtures.report.runs import RunPlace
 from llm_bench_fixtures.results.folder import WHOLE, claim, held, release
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.sweep.cluster import connected
-from llm_bench_fixtures.sweep.kept import CELLS, Kept, commit_in
-from llm_bench_fixtures.sweep.node import Outcome
-from llm_bench_fixtures.sweep.plan import Cell, Plan, read_plan
+from llm_bench_fixtures.sweep.kept import CELLS, SweepFolder, commit_in
+from llm_bench_fixtures.sweep.node import CellOutcome
+from llm_bench_fixtures.sweep.plan import Sweep, SweepCell, read_plan
 from llm_bench_fixtures.writing import check_folder
 
 HELP = "measure models on many machines, with Ray"
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.history:
         Database(arguments.history).check()
     claim(folder)
-    kept = Kept(folder, storage, commit_in(plan.folder), arguments.history)
+    kept = SweepFolder(folder, storage, commit_in(plan.folder), arguments.history)
     (folder / CELLS).mkdir(exist_ok=True)
     try:
         with held(folder / CELLS):
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitStatus.PASSED if all(kept.has_ended_well(cell) and kept.is_sent(cell) for cell in plan.cells) else 1
 
 
-def _send(kept: Kept, cells: Sequence[Cell], database: Database) -> None:
+def _send(kept: SweepFolder, cells: Sequence[SweepCell], database: Database) -> None:
     """Save to the database the runs that were measured without it, or while it did not answer."""
     sent = 0
     for cell in counted(cells, "sending"):
@@ -114,10 +114,10 @@ def _send(kept: Kept, cells: Sequence[Cell], database: Database) -> None:
         say([f"{count(sent, 'run')} of earlier cells saved to the database"])
 
 
-def _measure(plan: Plan, cells: Sequence[Cell], kept: Kept, address: str | None) -> bool:
+def _measure(plan: Sweep, cells: Sequence[SweepCell], kept: SweepFolder, address: str | None) -> bool:
     """Whether it came to its end, and was not interrupted."""
     by_name = {cell.name: cell for cell in cells}
-    shown = _Shown(len(cells), Display(sys.stderr))
+    shown = _Progress(len(cells), Display(sys.stderr))
     try:
         with connected(address, plan.folder) as cluster:
             cluster.check(cells)
@@ -134,7 +134,7 @@ def _measure(plan: Plan, cells: Sequence[Cell], kept: Kept, address: str | None)
 
 
 @dataclass
-class _Shown:
+class _Progress:
     """The line of progress."""
 
     total: int
@@ -147,7 +147,7 @@ class _Shown:
         self.hosts = hosts
         self.display.now(self._line)
 
-    def ended(self, outcome: Outcome, worth: float) -> None:
+    def ended(self, outcome: CellOutcome, worth: float) -> None:
         self.over += 1
         what = f"measured on {outcome.host}"
         if worth != WHOLE:
@@ -171,7 +171,7 @@ class _Shown:
         )
 
 
-def _report(cells: Sequence[Cell], kept: Kept, arguments: argparse.Namespace) -> None:
+def _report(cells: Sequence[SweepCell], kept: SweepFolder, arguments: argparse.Namespace) -> None:
     """Report on all cells that have a run, whenever it was measured."""
     runs: list[Run] = []
     places, absent = [], []
@@ -185,7 +185,7 @@ def _report(cells: Sequence[Cell], kept: Kept, arguments: argparse.Namespace) ->
         except UnreadableResults as error:
             absent.append(f"{cell.name}: {error}")
             continue
-        places.append(Place(cell.name, cell.machine.name, cell.what or cell.name))
+        places.append(RunPlace(cell.name, cell.machine.name, cell.what or cell.name))
     if not runs:
         warn(f"llm-bench sweep: no report, as no cell has a run; {arguments.output / CELLS} says why")
         return

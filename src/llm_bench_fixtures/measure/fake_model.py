@@ -23,14 +23,14 @@ PLAIN = "eager"
 MAKES_MASKS = ("_update_mamba_mask", "_update_causal_mask")  # methods of transformers' hybrid models
 
 
-class Shape(NamedTuple):
+class PassSize(NamedTuple):
     """Size of one forward pass: `rows` rows of `new` positions, each with `cached` positions in the cache."""
 
     rows: int
     new: int
     cached: int = 0
 
-    def fits(self, other: Shape) -> bool:
+    def fits(self, other: PassSize) -> bool:
         return all(mine <= its for mine, its in zip(self, other, strict=True))
 
 
@@ -66,7 +66,7 @@ class FakeModel:
         finally:
             logger.disabled = was_disabled
 
-    def run(self, shape: Shape, past: object = None) -> Any:
+    def run(self, shape: PassSize, past: object = None) -> Any:
         """The output of a pass. past: the cache that it finds, of `shape.cached` positions."""
         import torch
 
@@ -91,7 +91,7 @@ class FakeModel:
         if self._is_hybrid:  # `generate` makes a cache for a model of recurrent layers, in transformers 4
             ids = torch.zeros((rows, positions), dtype=torch.int64)
             made = self.module.prepare_inputs_for_generation(ids, use_cache=True).get("past_key_values")
-        return self.run(Shape(rows, positions), made)
+        return self.run(PassSize(rows, positions), made)
 
     @cached_property
     def module(self) -> Any:
@@ -142,7 +142,7 @@ class FakeModel:
         """Have mixtures of experts return what their layers expect: in some models a pair, with the router's logits."""
         if not self._fits_routing and self.has_experts:
             try:
-                self.run(Shape(1, 1))
+                self.run(PassSize(1, 1))
             except ValueError:  # one row can't be taken for a pair
                 for part in stand_ins(self.module):
                     part.returns_pair = True

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.measure.fake_model import FakeModel, Shape
+from llm_bench_fixtures.measure.fake_model import FakeModel, PassSize
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -47,8 +47,8 @@ class FlopCounter:
 
     def __init__(self, config: PretrainedConfig, trust_remote_code: bool = False) -> None:
         self.model = FakeModel(config, trust_remote_code)
-        self._counted: dict[Shape, int] = {}
-        self._lawful: list[Shape] = []
+        self._counted: dict[PassSize, int] = {}
+        self._lawful: list[PassSize] = []
         self.reason = ""
 
     def round(self, workload: Workload) -> RoundFlops | None:
@@ -71,13 +71,13 @@ class FlopCounter:
         """The last new token is in no pass, so the prompt and the others make the longest sequence."""
         longest = width + steps
         self._try_law(rows, longest)
-        prefill = self._forward(Shape(rows, width, steps if cache is CacheKind.STATIC else 0))
+        prefill = self._forward(PassSize(rows, width, steps if cache is CacheKind.STATIC else 0))
         if cache is CacheKind.OFF:
-            decode = [self._forward(Shape(rows, new, 0)) for new in range(width + 1, longest + 1)]
+            decode = [self._forward(PassSize(rows, new, 0)) for new in range(width + 1, longest + 1)]
         elif cache is CacheKind.STATIC:  # each pass attends to the whole buffer
-            decode = [self._forward(Shape(rows, 1, longest - 1))] * steps
+            decode = [self._forward(PassSize(rows, 1, longest - 1))] * steps
         else:
-            decode = [self._forward(Shape(rows, 1, cached)) for cached in range(width, longest)]
+            decode = [self._forward(PassSize(rows, 1, cached)) for cached in range(width, longest)]
         return RoundFlops(prefill, sum(decode))
 
     def _try_law(self, rows: int, longest: int) -> None:
@@ -96,10 +96,10 @@ class FlopCounter:
         for shape in largest:
             self._forward(shape)
 
-    def _is_lawful(self, shape: Shape) -> bool:
+    def _is_lawful(self, shape: PassSize) -> bool:
         return any(shape.fits(known) for known in self._lawful)
 
-    def _forward(self, shape: Shape) -> int:
+    def _forward(self, shape: PassSize) -> int:
         """Count by the architecture's formula up to the largest shape where it is known to hold; else run the fake
         model.
 
@@ -115,18 +115,18 @@ class FlopCounter:
         return self._counted[shape]
 
     @cached_property
-    def _law(self) -> Callable[[Shape], int]:
+    def _law(self) -> Callable[[PassSize], int]:
         """FLOPs = rows x (a + b x new + c x new x attended): output layer, layers, and attention between two positions.
 
         Three small counts give a, b and c.
         """
-        one, two, one_more = (self._count(Shape(1, new, cached)) for new, cached in ((1, 0), (2, 0), (1, 1)))
+        one, two, one_more = (self._count(PassSize(1, new, cached)) for new, cached in ((1, 0), (2, 0), (1, 1)))
         c = one_more - one
         b = two - one - 3 * c
         a = one - b - c
         return lambda shape: shape.rows * (a + b * shape.new + c * shape.new * (shape.new + shape.cached))
 
-    def _count(self, shape: Shape) -> int:
+    def _count(self, shape: PassSize) -> int:
         from torch.utils.flop_counter import FlopCounterMode
 
         with self.model.faking():
@@ -135,7 +135,7 @@ class FlopCounter:
                 self.model.run(shape, past)
         return int(counter.get_total_flops())
 
-    def _past(self, shape: Shape) -> object:
+    def _past(self, shape: PassSize) -> object:
         """The cache that `shape` finds. Raises LookupError where the model hands on none."""
         kept = getattr(self.model.prefilled(shape.rows, shape.cached), "past_key_values", None)
         if kept is None:
@@ -143,9 +143,9 @@ class FlopCounter:
         return kept
 
 
-def _largest(rows: int, longest: int) -> tuple[Shape, Shape]:
+def _largest(rows: int, longest: int) -> tuple[PassSize, PassSize]:
     """The largest passes of a text so long: all of it at once, and its last token."""
-    return Shape(rows, longest, 0), Shape(rows, 1, longest - 1)
+    return PassSize(rows, longest, 0), PassSize(rows, 1, longest - 1)
 
 
 def flop_counter(config: PretrainedConfig, trust_remote_code: bool = False) -> FlopCounter:

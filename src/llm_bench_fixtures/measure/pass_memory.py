@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llm_bench_fixtures.measure.fake_model import PLAIN, FakeModel
 from llm_bench_fixtures.measure.passes import bytes_by_storage, held_after
-from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Kept, PassMemory, Taken
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, LayerCache, PassMemory, Taken
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Precision
@@ -97,7 +97,7 @@ def _seen(model: FakeModel, running: Running) -> PassMemory:
     if not few.keys and not few.states:
         raise LookupError("it keeps nothing that can be seen")
     kept = [_kept(*sizes, some) for sizes in zip(few.keys, one.keys, strict=True) if any(sizes)]
-    kept += [Kept(size, is_state=True) for size in one.states]
+    kept += [LayerCache(size, is_state=True) for size in one.states]
     taken = None if model.has_experts else _taken(few.taken, some, one.taken, two.taken, four.taken)
     return PassMemory(_together(kept), taken)
 
@@ -116,23 +116,23 @@ def _long_text(model: FakeModel, *, has_states: bool) -> int:
     return STEPS if has_states else max(longest, 2 * FEW, window + FEW)
 
 
-def _kept(few: int, many: int, positions: int) -> Kept:
+def _kept(few: int, many: int, positions: int) -> LayerCache:
     """few, many: bytes of the same tensor after FEW and after so many positions."""
     of_one, left = divmod(few, FEW)
     if few == many:
-        return Kept(few, is_state=True)
+        return LayerCache(few, is_state=True)
     if left or not of_one or many % of_one:
         raise LookupError(f"what it keeps grows from {few} to {many} bytes in {positions - FEW} positions")
     seen = many // of_one
-    return Kept(of_one, window=None if seen == positions else seen)
+    return LayerCache(of_one, window=None if seen == positions else seen)
 
 
-def _together(kept: Sequence[Kept]) -> tuple[Kept, ...]:
+def _together(kept: Sequence[LayerCache]) -> tuple[LayerCache, ...]:
     """Join entries that differ only in size."""
     sizes: dict[tuple[int | None, bool], int] = {}
     for one in kept:
         sizes[one.window, one.is_state] = sizes.get((one.window, one.is_state), 0) + one.bytes
-    return tuple(Kept(size, window, is_state) for (window, is_state), size in sizes.items() if size)
+    return tuple(LayerCache(size, window, is_state) for (window, is_state), size in sizes.items() if size)
 
 
 def _taken(least: int, positions: int, once: int, twice: int, four_times: int) -> Taken:

@@ -281,7 +281,7 @@ KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedArtifact:
     """An artifact, or what a build that was killed has left of one."""
 
     kind: str
@@ -299,18 +299,18 @@ class Kept:
         return self.folder.name[:8]
 
 
-def kept_in(root: Path) -> list[Kept]:
+def kept_in(root: Path) -> list[CachedArtifact]:
     """Artifacts in the store, the least recently used first. What it didn't make is not among it."""
     return sorted(_kept_in(root), key=lambda one: one.used)
 
 
-def _kept_in(root: Path) -> Iterator[Kept]:
+def _kept_in(root: Path) -> Iterator[CachedArtifact]:
     for folder in root.glob("*/*"):
         is_whole = bool(KEY.fullmatch(folder.name))
         with suppress(OSError):  # a build that goes on may have removed it
             if (is_whole or SCRATCH.fullmatch(folder.name)) and _own_manifest(folder):
                 used = max(path.lstat().st_mtime for path in (folder, folder / MANIFEST))
-                yield Kept(folder.parent.name, folder, _size(folder), used, is_whole)
+                yield CachedArtifact(folder.parent.name, folder, _size(folder), used, is_whole)
 
 
 def _size(folder: Path) -> int:
@@ -321,7 +321,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def discard(kept: Kept) -> bool:
+def discard(kept: CachedArtifact) -> bool:
     """Remove it, and its lock file; False where a build holds the lock. Raises OSError."""
     lock = lock_of(kept.folder)
     return remove_unless_locked(lock, kept.folder, *([lock] if kept.is_whole else []))

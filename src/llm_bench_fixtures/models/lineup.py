@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.models.needs import NOTHING, Need
+from llm_bench_fixtures.models.needs import NOTHING, MemoryNeed
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -20,7 +20,7 @@ class Lineup:
     groups: tuple[tuple[Variant, ...], ...]
     """Each holds the reference first, unless there is none or there is no room for another beside it."""
 
-    needs: Mapping[str, Need] = field(default_factory=dict)
+    needs: Mapping[str, MemoryNeed] = field(default_factory=dict)
     """Memory that each variant needs, by its id."""
 
     budget_bytes: int = 0
@@ -53,7 +53,7 @@ class Lineup:
             return ()
         return (*group[:1], *(variant for variant in group[1:] if self.need(variant).making))
 
-    def need(self, variant: Variant) -> Need:
+    def need(self, variant: Variant) -> MemoryNeed:
         return self.needs.get(variant.id, NOTHING)
 
     def _while_making(self, order: Sequence[Variant], made: Container[str] = ()) -> Iterator[int]:
@@ -107,7 +107,7 @@ class Lineup:
         return f"{len(variants)} variants in groups of {sizes}{how} ({most})"
 
 
-def together(needs: Sequence[Need]) -> int:
+def together(needs: Sequence[MemoryNeed]) -> int:
     """Bytes of variants that are loaded one after the other: what those hold that are, and what one takes more.
 
     Variants for which something is made may be loaded before their turn, so others may come last.
@@ -116,7 +116,7 @@ def together(needs: Sequence[Need]) -> int:
     return max(*loads, _resident(needs) + max(need.scoring for need in needs))
 
 
-def _resident(needs: Sequence[Need]) -> int:
+def _resident(needs: Sequence[MemoryNeed]) -> int:
     """Bytes that each holds, and the model's files once for all that map them."""
     return sum(need.held for need in needs) + max((need.mapped for need in needs), default=0)
 
@@ -126,7 +126,7 @@ def apart(variants: Sequence[Variant]) -> Lineup:
     return Lineup(tuple((variant,) for variant in variants))
 
 
-def plan_lineup(variants: Sequence[Variant], reference: str, needs: Mapping[str, Need], budget: int) -> Lineup:
+def plan_lineup(variants: Sequence[Variant], reference: str, needs: Mapping[str, MemoryNeed], budget: int) -> Lineup:
     """Groups that take no more than the budget: each variant, in their order, is in the first that has room.
     variants: at least one.
 
@@ -147,7 +147,7 @@ def plan_lineup(variants: Sequence[Variant], reference: str, needs: Mapping[str,
     return Lineup(tuple(map(tuple, groups)), needs, budget)
 
 
-def _fits(group: Sequence[Variant], first: Sequence[Variant], needs: Mapping[str, Need], budget: int) -> bool:
+def _fits(group: Sequence[Variant], first: Sequence[Variant], needs: Mapping[str, MemoryNeed], budget: int) -> bool:
     """Whether the last of the group has room beside the others, the reference among them where there is one."""
     if first and group[0] is not first[0]:
         return False

@@ -66,7 +66,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LayerCache:
     """Bytes that some layers keep of a text from one step to the next: keys and values, or states."""
 
     bytes: Count
@@ -110,7 +110,7 @@ class Taken:
 class PassMemory:
     """Memory that passes of a model's own code were seen to keep and to take, in one dtype."""
 
-    kept: tuple[Kept, ...]
+    kept: tuple[LayerCache, ...]
 
     taken: Taken | None
     """None: not seen."""
@@ -191,7 +191,7 @@ UNKNOWN = Storage(6.0, 6.0)
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundSize:
     """The size of a workload."""
 
     rows: int
@@ -206,13 +206,13 @@ class Round:
     cache: CacheKind = CacheKind.DYNAMIC
 
     @classmethod
-    def of(cls, workload: Workload) -> Round:
+    def of(cls, workload: Workload) -> RoundSize:
         """The workload's largest batch."""
         return cls(workload.batch_size, max(workload.widths), workload.new_tokens, workload.cache)
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Bytes that a variant takes."""
 
     held: int = 0
@@ -236,7 +236,7 @@ class Need:
         return self.held + max(self.loading, self.scoring) + self.mapped
 
 
-NOTHING = Need()
+NOTHING = MemoryNeed()
 """Need of a variant that can't run here, or whose model a server holds."""
 
 
@@ -258,7 +258,7 @@ class Parts:
     """Whether what follows was seen of the model's own code, and its engine runs like that; else it is a guess by names
     that its config shares with others'."""
 
-    kept: tuple[Kept, ...]
+    kept: tuple[LayerCache, ...]
 
     taken: Taken
     """Bytes that a pass takes, besides what it keeps."""
@@ -275,7 +275,7 @@ class Parts:
     context: Count = 0
     """Tokens that the model can read, prompt and new ones; 0: not known."""
 
-    def cache(self, one: Round, new: int | None = None) -> int:
+    def cache(self, one: RoundSize, new: int | None = None) -> int:
         """Bytes that the workload keeps, as counted after its last pass. new: only so many of its new tokens."""
         if one.cache is CacheKind.OFF or not one.new:
             return 0
@@ -283,7 +283,7 @@ class Parts:
         positions = one.prompt + (one.new if is_static or new is None else new) - 1  # the last token is in no pass
         return one.rows * sum(kept.of(positions, is_static=is_static) for kept in self.kept)
 
-    def round(self, one: Round) -> int:
+    def round(self, one: RoundSize) -> int:
         """Bytes that the workload takes besides the weights: in its prefill or at its last step, whichever is more."""
         if not one.new:
             return self.activations(one)
@@ -291,7 +291,7 @@ class Parts:
         step = self.cache(one) * self.cache_copies + max(self.taken.of(one.rows, 1), self._last_logits(one))
         return max(prefill, step)
 
-    def activations(self, one: Round) -> int:
+    def activations(self, one: RoundSize) -> int:
         """Bytes that the workload's largest pass takes besides weights and cache: its prefill, or without a cache its
         last one."""
         last = one.prompt + one.new - 1 if one.cache is CacheKind.OFF and one.new else one.prompt
@@ -301,22 +301,22 @@ class Parts:
             return layer + all_logits + self._last_logits(one)
         return max(layer, PREFILL_LOGIT_COPIES * all_logits if self.has_all_logits else 0, self._last_logits(one))
 
-    def _last_logits(self, one: Round) -> int:
+    def _last_logits(self, one: RoundSize) -> int:
         return LOGIT_COPIES * one.rows * self.logits
 
-    def total(self, one: Round) -> int:
+    def total(self, one: RoundSize) -> int:
         """Bytes of a process that runs the workload."""
         return self.process + self.weights + max(self.tables + self.round(one), self.loading)
 
-    def fits(self, memory_bytes: int, one: Round) -> bool:
+    def fits(self, memory_bytes: int, one: RoundSize) -> bool:
         """Whether a process that runs the workload fits in so much, with some to spare."""
         return self.total(one) <= memory_bytes * (1 - SPARE)
 
-    def most_rows(self, memory_bytes: int, one: Round) -> int:
+    def most_rows(self, memory_bytes: int, one: RoundSize) -> int:
         """The largest batch of the workload's lengths that fits; 0 where not even one prompt does."""
         return _most(lambda rows: self.fits(memory_bytes, replace(one, rows=rows)), MOST)
 
-    def longest(self, memory_bytes: int, one: Round) -> int:
+    def longest(self, memory_bytes: int, one: RoundSize) -> int:
         """The most tokens, new ones among them, of each of the workload's rows that fit and the model can read; 0 where
         its new ones don't."""
         limit = (self.context or MOST) - one.new
@@ -350,7 +350,7 @@ def parts_of(
         + stored.output * of_output
         + copied * storage.output_copy
     )
-    kept = seen.kept if seen else (Kept(shape.cached * storage.numbers),)
+    kept = seen.kept if seen else (LayerCache(shape.cached * storage.numbers),)
     if not storage.has_windows:
         kept = tuple(replace(one, window=None) for one in kept)
     taken = (seen and seen.taken) or Taken(0, 0, shape.widest * storage.numbers * LAYER_COPIES, 0)
@@ -373,12 +373,12 @@ def parts_of(
 def predict(
     shape: ModelShape,
     storage: Storage,
-    rounds: Iterable[Round],
+    rounds: Iterable[RoundSize],
     seen: PassMemory | None = None,
     *,
     on_cpu: bool = True,
     stored: str = "",
-) -> Need:
+) -> MemoryNeed:
     """Predicted need of a variant. rounds: the largest ones; those without new tokens are scores, which give back what
     they take. seen: as in `parts_of`. stored: the dtype of all tensors in the model's safetensors files; empty where
     they have several."""
@@ -389,7 +389,7 @@ def predict(
     mapped = parts.weights if on_cpu and stored and storage.maps == stored else 0
     whole = shape.footprint
     made = whole.weights + (0 if whole.output else whole.tables)
-    return Need(
+    return MemoryNeed(
         held=parts.process + parts.weights - mapped + parts.tables + kept,
         loading=max(parts.loading - kept, 0),
         scoring=max(scored - kept, 0),

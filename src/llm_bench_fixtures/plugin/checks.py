@@ -23,7 +23,7 @@ from llm_bench_fixtures.progress import Left, Phase
 from llm_bench_fixtures.report.tables.load import invalid_sentence
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.load import LoadPoint
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
 
@@ -59,7 +59,7 @@ class LlmEquivalence:
             with (
                 self._session.deadline.reaching(),
                 self._session.progress.activity(Phase.CHECKING, f"comparing execution modes of {name}"),
-                self._session.setup.forecast.doing(Work.CHECKS, name),
+                self._session.setup.forecast.doing(WorkKind.CHECKS, name),
                 quiet_libraries(),
                 translate_out_of_memory(name),
             ):

@@ -24,7 +24,7 @@ from llm_bench_fixtures.plugin.items import (
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
-from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.session.plan import Stage, loads_in
 from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload
 
@@ -88,7 +88,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         yield ExpectedCase(name, variants, shape, share_s, decides=weight > 1, rounds=rounds)
 
 
-def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:
+def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> CaseSize:
     setup, case = session.config.stash[SESSION].setup, own_case_of(item)
     if setup.own is not None and case is not None:
         with suppress(WorkloadUnsupported):  # the test says it
@@ -114,21 +114,21 @@ def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: P
     return Workload(prompts, new_tokens, min(batch_size, len(prompts)), padding or Padding())
 
 
-def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
+def shape_of(item: pytest.Item, settings: Settings, context: int) -> CaseSize:
     """The size of the test's workload, by its parameters. context: tokens that the model can read."""
     given, new_tokens = parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
-        return Shape(given["llm_prompt_length"], new_tokens)
+        return CaseSize(given["llm_prompt_length"], new_tokens)
     if "llm_batch_size" in given:
         size = given["llm_batch_size"]
         prompts = max(LEAST_PROMPTS, size)
-        return Shape.of(_varied(islice(cycle(VARIED_LENGTHS), prompts), new_tokens, size))
+        return CaseSize.of(_varied(islice(cycle(VARIED_LENGTHS), prompts), new_tokens, size))
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
-        return Shape(max(min(context - new_tokens, LONGEST_TOKENS), 1), new_tokens)
+        return CaseSize(max(min(context - new_tokens, LONGEST_TOKENS), 1), new_tokens)
     padding = next((value for value in given.values() if isinstance(value, Padding)), None)
     if padding is not None:
         lengths = VARIED_LENGTHS[-PADDED_PROMPTS:]
-        return Shape.of(_varied(lengths, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))
+        return CaseSize.of(_varied(lengths, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))
     tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
-    return Shape(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())
+    return CaseSize(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())

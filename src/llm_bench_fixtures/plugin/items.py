@@ -25,7 +25,7 @@ from llm_bench_fixtures.plugin.stash import (
     takes_requests,
 )
 from llm_bench_fixtures.plugin.terminal_progress import announce
-from llm_bench_fixtures.progress import Part
+from llm_bench_fixtures.progress import Milestone
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Record, Scenario, Status
@@ -257,11 +257,11 @@ def plan_and_arrange(
         open_items = [item for item in session.items if is_benchmark(item) and not is_kept(item)]
         benchmarks = [(case_of(item), identify(item).scenario) for item in open_items]
         bench.measuring.go_by(config.stash[PLAN].stage, benchmarks)
-    bench.progress.expect(Part.VARIANT, len(bench.loader.known))
+    bench.progress.expect(Milestone.VARIANT, len(bench.loader.known))
     placed = [(case_of(item), variant_of(item), is_kept(item)) for item in filter(is_benchmark, session.items)]
     to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}
     done = {case for case, *_ in placed} - {case for case, _ in to_come}
-    bench.progress.expect(Part.CASE, len(to_come) + len(done), len(done))
+    bench.progress.expect(Milestone.CASE, len(to_come) + len(done), len(done))
     setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
     own = f"own prompts: {setup.own.description}" if setup.own else ""
     together = lineup.describe(made_before(setup, bench.loader.known))

@@ -13,7 +13,7 @@ from llm_bench_fixtures.plugin.internals import terminal_width
 from llm_bench_fixtures.plugin.items import ORDERED, PLAN, case_of, identify, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
-from llm_bench_fixtures.progress import Part
+from llm_bench_fixtures.progress import Milestone
 from llm_bench_fixtures.report.renderers.terminal import lines_so_far
 from llm_bench_fixtures.session.plan import Place, Stage, Trip
 
@@ -106,7 +106,7 @@ def _compares(item: pytest.Item, following: pytest.Item) -> bool:
 def _grow(session: pytest.Session, growth: Growth, *, shows: bool) -> None:
     """Write the report so far. shows: whether the terminal says its answer, too."""
     config, began_s = session.config, time.monotonic()
-    done, total = config.stash[SESSION].progress.counts(Part.CASE)
+    done, total = config.stash[SESSION].progress.counts(Milestone.CASE)
     findings = write_so_far(session, f"after {done} of {total} cases")
     ended_s = time.monotonic()
     growth.took_s = ended_s - began_s

@@ -106,7 +106,7 @@ def _peak(findings: Findings) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlace:
     """Where a run stands among the others."""
 
     label: str
@@ -120,7 +120,7 @@ class Place:
 class RunBeside:
     """One of several runs, or several that are pooled."""
 
-    place: Place
+    place: RunPlace
     findings: Findings
     left_out: Mapping[Aspect, str]
     """Why these are not comparable with the first run's."""
@@ -246,7 +246,7 @@ def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str,
         yield (f"on all {runs}" if len(labels) == runs > 1 else ", ".join(labels)), sentence
 
 
-def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = (), places: Sequence[Place] = ()) -> Runs:
+def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = (), places: Sequence[RunPlace] = ()) -> Runs:
     """found: what each run's own report says; at least one. unreadable: why further files are not among them. places:
     of a sweep's runs, which are compared between machines only; without any, all are with the first."""
     firsts: dict[str, Findings] = {}
@@ -259,11 +259,11 @@ def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = (), places: S
     return Runs(tuple(runs), tuple(unreadable))
 
 
-def _places_of(found: Sequence[Findings]) -> Iterator[Place]:
+def _places_of(found: Sequence[Findings]) -> Iterator[RunPlace]:
     labels = labels_of([one.run.provenance for one in found], [one.run.source for one in found])
     for label, one in zip(labels, found, strict=True):
         origin = one.run.provenance
-        yield Place(label, f"{short_machine(origin.hardware)}, {origin.device}", origin.model)
+        yield RunPlace(label, f"{short_machine(origin.hardware)}, {origin.device}", origin.model)
 
 
 def _choices(by_label: Mapping[str, Recommendation]) -> Iterator[str]:

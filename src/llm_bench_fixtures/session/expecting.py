@@ -36,12 +36,12 @@ from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
 from llm_bench_fixtures.session.forecast import (
     FLOAT32_BYTES,
-    Machine,
+    CaseSize,
+    MachineSpeed,
     Made,
     Phases,
     Runner,
-    Shape,
-    Work,
+    WorkKind,
     load_name,
     making_s,
     sample_name,
@@ -66,8 +66,8 @@ PROBED_POSITIONS = 256  # of a text
 PROBED_FLOPS = 1 << 31  # of its products at most, for which a large model's matrices are cut
 USUAL_WIDTH = 2048  # width of a model whose config has other names for it
 PROBED_CALLS = 200
-FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
-CHECKED = Shape(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
+FIRST = CaseSize(tokens=64, new_tokens=16)  # about what a process generates first
+CHECKED = CaseSize(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
 SAMPLE = 4000  # characters, whose tokens are counted
 UNKNOWN_MAKING_S = 10.0  # times as long as a load, where nothing was ever made
 
@@ -78,7 +78,7 @@ class ExpectedCase:
 
     name: str
     variants: frozenset[str]
-    shape: Shape
+    shape: CaseSize
     share_s: float
     """Seconds that each variant's rounds may take until their intervals are narrow."""
     decides: bool
@@ -87,7 +87,7 @@ class ExpectedCase:
     """Timed rounds of each variant at first; None: as many as are usual."""
 
 
-def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
+def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> MachineSpeed:
     """How fast the machine does what takes time. A CPU multiplies matrices of the model's shape; an accelerator's rates
     are its limits."""
     import torch
@@ -124,7 +124,7 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
         rates = limits.read_bytes_per_s, limits.matmul_flops_per_s[Precision.FLOAT32], 0.0
     read_bytes_per_s, flops_per_s, rows_bytes_per_s = rates
-    return Machine(
+    return MachineSpeed(
         read_bytes_per_s=read_bytes_per_s,
         rows_bytes_per_s=rows_bytes_per_s,
         flops_per_s=flops_per_s,
@@ -161,19 +161,21 @@ def expect_run(
         setup.forecast.expect_runner(variant.id, runner)
         stays = all(variant in group for group in lineup.groups)
         for done in range(1 if stays or loads is None else loads.get(variant.id, 1)):
-            setup.forecast.expect(Work.LOADING, variant.id, load_s, load_name(done))
+            setup.forecast.expect(WorkKind.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
-            setup.forecast.expect(Work.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s))
+            setup.forecast.expect(
+                WorkKind.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s)
+            )
         has_quality = variant.threads_of in known  # the variant in the default number of threads has it
         if not has_quality and not is_scored(variant.id):
             for number, passes in enumerate(samples):
                 quality_s = sum(times * runner.pass_s(positions) for positions, times in passes.items())
-                setup.forecast.expect(Work.QUALITY, variant.id, quality_s, sample_name(number))
+                setup.forecast.expect(WorkKind.QUALITY, variant.id, quality_s, sample_name(number))
         for task in setup.tasks:
             if has_quality or is_asked(task.name, variant.id):
                 continue
             asked = task.items * _item_of(runner, task.size, per_character)
-            setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
+            setup.forecast.expect_passes(WorkKind.TASKS, variant.id, asked, task.name)
         for case in cases:
             if variant.id in case.variants:
                 warm_up = _warm_up_of(settings, runner, case.shape, is_large=is_large)
@@ -183,7 +185,7 @@ def expect_run(
                 share_s = case.share_s if settings.max_noise else 0.0
                 setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
         if variant.id in checked:
-            setup.forecast.expect_passes(Work.CHECKS, variant.id, runner.round_of(CHECKED))
+            setup.forecast.expect_passes(WorkKind.CHECKS, variant.id, runner.round_of(CHECKED))
 
 
 def made_before(setup: Setup, variants: Iterable[Variant]) -> frozenset[str]:
@@ -197,7 +199,7 @@ def _making_s(setup: Setup, variant: Variant, made: Collection[Made], unknown_s:
     return making_s(name, source.identity, source.weights, made, unknown_s)
 
 
-def _warm_up_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: bool) -> Phases:
+def _warm_up_of(settings: Settings, runner: Runner, shape: CaseSize, *, is_large: bool) -> Phases:
     """A variant's rounds of a case before those that are timed: one is observed, and some tokens more warm up. Of a
     large model some tokens stand for all that."""
     tokens = BRIEF_TOKENS if is_large else min(WARMING_TOKENS, shape.new_tokens)
@@ -288,7 +290,7 @@ def _tokens_per_character(setup: Setup) -> float:
     return len(setup.prompts.encode(sample)) / len(sample)
 
 
-def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Runner | None:
+def _runner(setup: Setup, machine: MachineSpeed, variant: Variant, layers: int) -> Runner | None:
     """None for one that can't run here, or that a server runs."""
     with suppress(ImportError, InvalidSetting, BackendUnavailable):
         backend = find_backend(variant.backend)

@@ -30,7 +30,7 @@ EXPECTED_CASES = 6.0  # weight of the expectation next to the first case, which 
 MARGIN = 1.2  # a limit that has room for all, over the seconds that are expected
 
 
-class Work(StrEnum):
+class WorkKind(StrEnum):
     """The kinds of work that a run's time goes into."""
 
     MAKING = "exports"
@@ -43,7 +43,7 @@ class Work(StrEnum):
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineSpeed:
     """How fast a machine is at what runs consist of."""
 
     read_bytes_per_s: float
@@ -84,7 +84,7 @@ class Phases:
 class Runner:
     """One variant of a model on a machine."""
 
-    machine: Machine
+    machine: MachineSpeed
     weights: int
     layers: int
     bytes_per_weight: float = FLOAT32_BYTES
@@ -103,7 +103,7 @@ class Runner:
         calls = CALLS_PER_LAYER * (self.layers + 1) + (CALLS_PER_MASK if is_padded else 0)
         return max(computing_s, reading_s) + calls * self.machine.call_s
 
-    def round_of(self, shape: Shape) -> Phases:
+    def round_of(self, shape: CaseSize) -> Phases:
         """All batches of a workload."""
         batches = -(-shape.prompts // shape.batch_size)
         rows = shape.prompts / batches
@@ -112,11 +112,11 @@ class Runner:
         steps_s = (shape.new_tokens - len(lengths)) * self.pass_s(rows, is_padded=shape.is_padded)
         return batches * Phases(prefills_s, steps_s)
 
-    def round_s(self, shape: Shape) -> float:
+    def round_s(self, shape: CaseSize) -> float:
         """Seconds of a round."""
         return self.round_of(shape).total_s
 
-    def load_s(self, first: Shape) -> float:
+    def load_s(self, first: CaseSize) -> float:
         """Start a process, read the weights and convert them, check them, and generate once. first: of that."""
         read, held = self.weights * FLOAT32_BYTES, self.weights * self.bytes_per_weight
         checked_s = (read + held) / self.machine.hash_bytes_per_s if self.is_made else 0.0
@@ -125,7 +125,7 @@ class Runner:
 
 
 @dataclass(frozen=True)
-class Shape:
+class CaseSize:
     """The size of a workload, as far as it can be told before its test runs."""
 
     tokens: float
@@ -137,7 +137,7 @@ class Shape:
     is_padded: bool = False
 
     @classmethod
-    def of(cls, workload: Workload) -> Shape:
+    def of(cls, workload: Workload) -> CaseSize:
         """The shape of a known workload, padding included."""
         prompts, has_no_cache = len(workload.prompts), workload.cache is CacheKind.OFF
         tokens = (workload.prompt_tokens + workload.padded_tokens) / prompts
@@ -224,31 +224,31 @@ class Forecast:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._left: dict[Work, dict[tuple[str, str], Piece]] = {work: {} for work in Work}
-        self._done: dict[Work, list[tuple[float, str, Piece]]] = defaultdict(list)  # how much each counts, of a variant
-        self._taken: dict[Work, float] = defaultdict(float)
-        self._spent: dict[Work, float] = defaultdict(float)  # on what wasn't expected, too
-        self._going: tuple[Work, float, float] | None = None  # expected seconds, and since when
+        self._left: dict[WorkKind, dict[tuple[str, str], Piece]] = {work: {} for work in WorkKind}
+        self._done: dict[WorkKind, list[tuple[float, str, Piece]]] = defaultdict(list)  # its weight, of a variant
+        self._taken: dict[WorkKind, float] = defaultdict(float)
+        self._spent: dict[WorkKind, float] = defaultdict(float)  # on what wasn't expected, too
+        self._going: tuple[WorkKind, float, float] | None = None  # expected seconds, and since when
         self._runners: dict[str, Runner] = {}
         self._seen: dict[str, tuple[Phases, Phases]] = {}  # rounds by variant: expected, and taken
 
-    def expect(self, work: Work, variant: str, seconds: float, name: str = "") -> None:
+    def expect(self, work: WorkKind, variant: str, seconds: float, name: str = "") -> None:
         """Add a piece of work on a variant. name: which of several."""
         self._left[work][name, variant] = Piece(seconds)
 
-    def expect_passes(self, work: Work, variant: str, phases: Phases, name: str = "") -> None:
+    def expect_passes(self, work: WorkKind, variant: str, phases: Phases, name: str = "") -> None:
         """Add a piece that consists of passes."""
         self._left[work][name, variant] = Piece(phases=phases)
 
     def expect_rounds(self, variant: str, case: str, warm_up: Phases, least: Phases, least_s: float = 0.0) -> None:
         """Add a case's rounds. least: the fewest timed ones. least_s: that timed ones get in any case."""
-        self._left[Work.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
+        self._left[WorkKind.ROUNDS][case, variant] = Piece(phases=warm_up, repeated=least, least_s=least_s)
 
     def timed_s(self, counts: Callable[[str], bool]) -> float:
         """Seconds that the timed rounds of cases to come take. counts: whether a case does, by its name."""
-        left = self._left[Work.ROUNDS].items()
+        left = self._left[WorkKind.ROUNDS].items()
         timed = [(variant, replace(one, fixed_s=0.0, phases=Phases())) for (case, variant), one in left if counts(case)]
-        return self.correction(Work.ROUNDS) * self._seconds(timed)
+        return self.correction(WorkKind.ROUNDS) * self._seconds(timed)
 
     def expect_runner(self, variant: str, runner: Runner) -> None:
         """Note how the variant is expected to run."""
@@ -258,7 +258,7 @@ class Forecast:
         """Correct what the variant has yet to run by rounds of it."""
         if (runner := self._runners.get(variant)) is not None and rounds:
             expected, taken = self._seen.get(variant, (Phases(), Phases()))
-            expected += runner.round_of(Shape.of(workload))
+            expected += runner.round_of(CaseSize.of(workload))
             self._seen[variant] = FADED * expected, FADED * (taken + _phases_of(workload, rounds))
 
     def _pace(self, variant: str) -> Phases:
@@ -269,14 +269,14 @@ class Forecast:
             taken.decode_s / expected.decode_s if expected.decode_s else 1.0,
         )
 
-    def forget(self, variant: str, name: str | None = None, works: Collection[Work] = tuple(Work)) -> None:
+    def forget(self, variant: str, name: str | None = None, works: Collection[WorkKind] = tuple(WorkKind)) -> None:
         """Nothing more comes of the variant. name, works: or of those pieces of its work that are called so, and of
         these kinds."""
         for pieces in (self._left[work] for work in works):
             for piece in [piece for piece in pieces if piece[1] == variant and name in (None, piece[0])]:
                 del pieces[piece]
 
-    def join(self, work: Work) -> None:
+    def join(self, work: WorkKind) -> None:
         """Make one nameless piece of each variant's pieces of that work, which are of fixed times."""
         pieces = self._left[work]
         for name, variant in [place for place in pieces if place[0]]:
@@ -289,19 +289,19 @@ class Forecast:
         for pieces in self._left.values():
             pieces.clear()
 
-    def done(self, work: Work, variants: Collection[str], seconds: float, name: str = "") -> None:
+    def done(self, work: WorkKind, variants: Collection[str], seconds: float, name: str = "") -> None:
         """Note how long a piece of work took, on these variants together. What wasn't expected corrects nothing."""
         self._spent[work] += seconds
         found = [(variant, self._left[work].pop((name, variant), None)) for variant in variants]
         expected = [(variant, piece) for variant, piece in found if piece is not None]
         if expected:
-            faded = FADED_CASE if work is Work.ROUNDS else 1.0
+            faded = FADED_CASE if work is WorkKind.ROUNDS else 1.0
             before = [(faded * weight, variant, piece) for weight, variant, piece in self._done[work]]
             self._done[work] = [*before, *((1.0, variant, piece) for variant, piece in expected)]
             self._taken[work] = faded * self._taken[work] + seconds
 
     @contextmanager
-    def doing(self, work: Work, *variants: str, name: str = "") -> Iterator[None]:
+    def doing(self, work: WorkKind, *variants: str, name: str = "") -> Iterator[None]:
         """The block is a piece of work. What `done` notes within it doesn't count for it."""
         before_s, noted_s = self._clock(), sum(self._spent.values())
         pieces = ((variant, self._left[work].get((name, variant))) for variant in variants)
@@ -318,7 +318,7 @@ class Forecast:
         """Sum of the pieces, each at its variant's pace."""
         return sum(piece.seconds(self._pace(variant)) for variant, piece in pieces)
 
-    def correction(self, work: Work) -> float:
+    def correction(self, work: WorkKind) -> float:
         """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer.
 
         Of rounds, the expectation counts next to what was seen, less with each case.
@@ -330,37 +330,37 @@ class Forecast:
             going_s, passed_s = self._going[1], self._clock() - self._going[2]
             if going_s and passed_s > factor * going_s:
                 factor = (taken_s + passed_s) / (expected_s + going_s)
-        if work is not Work.ROUNDS:
+        if work is not WorkKind.ROUNDS:
             return factor
         oldest = min((weight for weight, *_ in done), default=1.0)
         seen, expected = (1.0 - FADED_CASE * oldest) / (1.0 - FADED_CASE), EXPECTED_CASES * oldest
         return (seen * factor + expected) / (seen + expected)
 
-    def expected_s(self, work: Work, variant: str, name: str = "") -> float:
+    def expected_s(self, work: WorkKind, variant: str, name: str = "") -> float:
         """Seconds that a piece of work will take; 0 where nobody expected it."""
         piece = self._left[work].get((name, variant))
         return self.correction(work) * self._seconds([(variant, piece)]) if piece else 0.0
 
     def least_rounds_s(self, variants: Collection[str], case: str) -> float:
         """Seconds that the least rounds of a case take, as expected."""
-        pieces = [(variant, self._left[Work.ROUNDS].get((case, variant))) for variant in variants]
+        pieces = [(variant, self._left[WorkKind.ROUNDS].get((case, variant))) for variant in variants]
         least = [(variant, replace(piece, least_s=0.0)) for variant, piece in pieces if piece is not None]
-        return self.correction(Work.ROUNDS) * self._seconds(least)
+        return self.correction(WorkKind.ROUNDS) * self._seconds(least)
 
     def first_case(self, variant: str) -> str:
         """The name of the first case that is expected of the variant; empty where none is."""
-        return next((name for name, other in self._left[Work.ROUNDS] if other == variant), "")
+        return next((name for name, other in self._left[WorkKind.ROUNDS] if other == variant), "")
 
     @property
-    def left_by_work(self) -> Mapping[Work, float]:
+    def left_by_work(self) -> Mapping[WorkKind, float]:
         """Seconds of each kind that is to come; without what has passed of the piece that goes on."""
-        left = {work: self.correction(work) * self._left_s(work) for work in Work}
+        left = {work: self.correction(work) * self._left_s(work) for work in WorkKind}
         if self._going is not None:
             work, going_s, since_s = self._going
             left[work] = max(left[work] - min(self._clock() - since_s, self.correction(work) * going_s), 0.0)
         return {work: seconds for work, seconds in left.items() if self._left[work]}
 
-    def _left_s(self, work: Work) -> float:
+    def _left_s(self, work: WorkKind) -> float:
         """Seconds to come, corrected by the variants' pace and not by the kind of work."""
         return self._seconds((variant, piece) for (_, variant), piece in list(self._left[work].items()))
 
@@ -394,5 +394,5 @@ def _with_room_for(seconds: float) -> str:
     return f"{hours}h" if hours <= 7 * 24 else "none"
 
 
-def _told(work: Work, seconds: float) -> str:
-    return "0 s (cached)" if work is Work.MAKING and not seconds else about(seconds)
+def _told(work: WorkKind, seconds: float) -> str:
+    return "0 s (cached)" if work is WorkKind.MAKING and not seconds else about(seconds)

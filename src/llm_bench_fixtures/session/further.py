@@ -13,11 +13,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import TimeUp
-from llm_bench_fixtures.models.needs import Round
+from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.progress import Left, Phase
 from llm_bench_fixtures.session.budget import MOST_TIMES, times_of_cases
 from llm_bench_fixtures.session.case import Measured
-from llm_bench_fixtures.session.forecast import MARGIN, Work
+from llm_bench_fixtures.session.forecast import MARGIN, WorkKind
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
@@ -96,13 +96,13 @@ class FurtherRounds:
         forecast = self._setup.forecast
         first_s = forecast.timed_s(counts) + sum(one.first_s for one in self._visited)
         most_s = (self._most_times() - 1) * first_s - sum(one.further_s for one in self._visited)
-        forecast.expect(Work.FURTHER, "", min(self._spare_s(1.0), most_s))
-        if forecast.expected_s(Work.FURTHER, "") <= 0:
+        forecast.expect(WorkKind.FURTHER, "", min(self._spare_s(1.0), most_s))
+        if forecast.expected_s(WorkKind.FURTHER, "") <= 0:
             self.forget()
 
     def forget(self) -> None:
         """Expect none."""
-        self._setup.forecast.forget("", works=[Work.FURTHER])
+        self._setup.forecast.forget("", works=[WorkKind.FURTHER])
 
     def run(self, after_each: Callable[[], object] = lambda: None) -> None:
         """Run as many further rounds as there is time for. after_each: is called after each block."""
@@ -115,7 +115,9 @@ class FurtherRounds:
 
     def _spare_s(self, margin: float) -> float:
         """Seconds that are left besides what all else takes. margin: times as long as expected."""
-        others = (seconds for work, seconds in self._setup.forecast.left_by_work.items() if work is not Work.FURTHER)
+        others = (
+            seconds for work, seconds in self._setup.forecast.left_by_work.items() if work is not WorkKind.FURTHER
+        )
         return self._deadline.left_s - margin * sum(others)
 
     def _due(self) -> Visited | None:
@@ -143,7 +145,7 @@ class FurtherRounds:
                 del blocks.entries[name]
             else:
                 entry.model = model
-        largest = {entry.model.variant: Round.of(entry.workload) for entry in blocks.alive.values()}
+        largest = {entry.model.variant: RoundSize.of(entry.workload) for entry in blocks.alive.values()}
         if not (blocks.can_go_on and self._loader.keeps_all(largest)):
             self._visited.remove(visited)
             return

@@ -26,11 +26,11 @@ from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.needs import (
     NOTHING,
+    MemoryNeed,
     ModelShape,
-    Need,
     Parts,
     PassMemory,
-    Round,
+    RoundSize,
     Storage,
     parts_of,
     predict,
@@ -39,11 +39,11 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.processes.launch import await_imports, can_fork, start_importing
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-from llm_bench_fixtures.progress import Part, Phase, about
+from llm_bench_fixtures.progress import Milestone, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work, load_name
+from llm_bench_fixtures.session.forecast import WorkKind, load_name
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class VariantLoader:
         _ = setup.limits  # while nothing else runs
         return self.lineup
 
-    def _need(self, variant: Variant) -> Need:
+    def _need(self, variant: Variant) -> MemoryNeed:
         """Memory of this machine that the variant needs: nothing where it can't run here."""
         source, storage = self._setup.source, self._storage(variant)
         if storage is None:
@@ -189,17 +189,17 @@ class VariantLoader:
         source = self._setup.source
         return ModelShape.of(source.load_config(), replace(source.footprint, weights=source.weights))
 
-    def _largest_rounds(self) -> list[Round]:
+    def _largest_rounds(self) -> list[RoundSize]:
         """Largest rounds of the default suite (the largest batch, the longest prompt, and what is scored at a time) and
         of the user's own prompts."""
         settings, vocabulary, own = self._setup.settings, max(self._shape.vocabulary, 1), self._setup.own
-        batch = Round(max(settings.batch_sizes), max(VARIED_LENGTHS), settings.new_tokens)
-        longest = Round(1, max(FIRST_PROMPT_TOKENS, *settings.prompt_lengths), settings.new_tokens)
+        batch = RoundSize(max(settings.batch_sizes), max(VARIED_LENGTHS), settings.new_tokens)
+        longest = RoundSize(1, max(FIRST_PROMPT_TOKENS, *settings.prompt_lengths), settings.new_tokens)
         largest = [batch, longest, *(own.rounds if own else ())]
         if self._setup.source.random_weights:
             return largest
         window = plan_windows(settings).window or USUAL_WINDOW
-        return [*largest, Round(1, max(window, min(BATCH_ELEMENTS // vocabulary, USUAL_CORPUS)))]
+        return [*largest, RoundSize(1, max(window, min(BATCH_ELEMENTS // vocabulary, USUAL_CORPUS)))]
 
     def _imports(self, variants: Sequence[Variant]) -> tuple[str, ...]:
         """Modules that the variants' processes need: their engines', the candidates' code, and what measures."""
@@ -222,9 +222,12 @@ class VariantLoader:
             self._loading, self._made_before_s = variant.id, self._making_s
             forecast, name = self._setup.forecast, load_name(self._loads[variant.id])
             try:
-                with self._setup.progress.part(Part.VARIANT), forecast.doing(Work.LOADING, variant.id, name=name):
+                with (
+                    self._setup.progress.part(Milestone.VARIANT),
+                    forecast.doing(WorkKind.LOADING, variant.id, name=name),
+                ):
                     self._loaded[variant.id] = self._load(variant)
-                    forecast.done(Work.MAKING, [variant.id], self._making_s - self._made_before_s)
+                    forecast.done(WorkKind.MAKING, [variant.id], self._making_s - self._made_before_s)
             except Exception:
                 forecast.forget(variant.id)
                 raise
@@ -237,8 +240,8 @@ class VariantLoader:
         if not self._deadline.is_limited:
             return
         forecast, case = self._setup.forecast, self._setup.forecast.first_case(variant.id)
-        loading_s = forecast.expected_s(Work.LOADING, variant.id, load_name(self._loads[variant.id]))
-        making_s = forecast.expected_s(Work.MAKING, variant.id)
+        loading_s = forecast.expected_s(WorkKind.LOADING, variant.id, load_name(self._loads[variant.id]))
+        making_s = forecast.expected_s(WorkKind.MAKING, variant.id)
         beside = {member.id for member in self._group_of(variant)} & self._loaded.keys()
         expected_s = loading_s + making_s + forecast.least_rounds_s({*beside, variant.id}, case)
         if self._deadline.fits(expected_s):
@@ -257,7 +260,7 @@ class VariantLoader:
         """Raise TimeUp before an engine's form of the model is made that isn't expected to fit in the time that is
         left."""
         made_s = self._making_s - self._made_before_s
-        expected_s = self._setup.forecast.expected_s(Work.MAKING, self._loading) - made_s
+        expected_s = self._setup.forecast.expected_s(WorkKind.MAKING, self._loading) - made_s
         if phase in MAKING and not self._deadline.fits(expected_s):
             raise TimeUp(f"{phase} takes longer than what was left of the time")
 
@@ -278,7 +281,7 @@ class VariantLoader:
         return [variant for variant in self._group if variant.id == self._results.reference]
 
     @contextmanager
-    def making_room(self, variant: Variant, largest: Round) -> Iterator[Callable[[Variant], bool]]:
+    def making_room(self, variant: Variant, largest: RoundSize) -> Iterator[Callable[[Variant], bool]]:
         """The block measures the variant next to the reference, on rounds that may be larger than those of the plan.
         Others are closed until these two have room. The block gets what tells, of one other after another, whether it
         has room beside all before it.
@@ -313,7 +316,7 @@ class VariantLoader:
         while risen and self.lineup is not None and not self.lineup.holds(group, sum(self._rises.values())):
             self._close([risen.pop(0)])
 
-    def keeps_all(self, largest: Mapping[Variant, Round]) -> bool:
+    def keeps_all(self, largest: Mapping[Variant, RoundSize]) -> bool:
         """Whether all that are loaded have room when these variants run such rounds. If so, it is noted that their
         processes keep that memory."""
         rises = {**self._rises, **{one.id: self._kept_rise(one, round_) for one, round_ in largest.items()}}
@@ -322,11 +325,11 @@ class VariantLoader:
         self._rises = rises
         return True
 
-    def _kept_rise(self, variant: Variant, largest: Round) -> int:
+    def _kept_rise(self, variant: Variant, largest: RoundSize) -> int:
         """Bytes beyond the plan that the variant's process has once it has run such rounds."""
         return max(self._rises.get(variant.id, 0), self._rise(variant, largest))
 
-    def _rise(self, variant: Variant, largest: Round) -> int:
+    def _rise(self, variant: Variant, largest: RoundSize) -> int:
         """Bytes that such rounds take of the variant's memory beyond those that were planned; 0 where nothing tells."""
         parts = self._parts(variant)
         if parts is None:

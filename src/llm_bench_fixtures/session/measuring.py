@@ -14,13 +14,13 @@ from llm_bench_fixtures.answer.allocation import Allocation, weight_of
 from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.support import check_supported
-from llm_bench_fixtures.models.needs import Round
-from llm_bench_fixtures.progress import Left, Part, Phase, about
+from llm_bench_fixtures.models.needs import RoundSize
+from llm_bench_fixtures.progress import Left, Milestone, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
 from llm_bench_fixtures.session.budget import MOST_TIMES, USUAL_TIMES, TimeBudget, benchmark_s
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.further import FurtherRounds, Visited
 from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
@@ -163,7 +163,7 @@ class SideBySide:
         if case in self._not_reached:
             raise TimeUp(self._not_reached[case])
         self._deadline.check()
-        with self._loader.making_room(model.variant, Round.of(workload)) as has_room:
+        with self._loader.making_room(model.variant, RoundSize.of(workload)) as has_room:
             entries = self._entries(case, model, workload, [other for other in others if has_room(other)])
             self._measure_entries(case, scenario, model.variant, entries, weight)
 
@@ -180,11 +180,11 @@ class SideBySide:
         pace = self._pace(case, entries, weight)
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
-        foreseen = self._setup.forecast.doing(Work.ROUNDS, *entries, name=case)
+        foreseen = self._setup.forecast.doing(WorkKind.ROUNDS, *entries, name=case)
         part = f"{case} of group {self._loader.place(asking)}"  # several times where large rounds have no room together
         for name, entry in entries.items():
             entry.expected_s = self._setup.forecast.least_rounds_s([name], case) / pace.rounds
-        with progress.part(Part.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:
+        with progress.part(Milestone.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:
 
             def step(doing: str, detail: str, left: Left | None) -> None:
                 self._deadline.check()

@@ -21,12 +21,12 @@ from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.windows import answer_window
 from llm_bench_fixtures.models.chat import has_template, render_chats
 from llm_bench_fixtures.models.device import DeviceKind
-from llm_bench_fixtures.models.needs import Round
+from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.text import some_of
 from llm_bench_fixtures.workloads import CacheKind, Corpus, Workload, text_ids
 
@@ -104,15 +104,17 @@ class OwnWork:
         return tuple(row.new_tokens for row in self.rows)
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> CaseSize:
         """Size of the work on average, for the forecast."""
         new_tokens = self.new_tokens
-        return Shape.of(Workload(self.prompts, max(new_tokens), self.batch_size, cache=self.cache, lengths=new_tokens))
+        return CaseSize.of(
+            Workload(self.prompts, max(new_tokens), self.batch_size, cache=self.cache, lengths=new_tokens)
+        )
 
     @property
-    def round(self) -> Round:
+    def round(self) -> RoundSize:
         """Largest batch of the work at most, for the plan of memory."""
-        return Round(self.batch_size, max(map(len, self.prompts)), max(self.new_tokens), self.cache)
+        return RoundSize(self.batch_size, max(map(len, self.prompts)), max(self.new_tokens), self.cache)
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,10 @@ class OwnRun:
         return OwnWork(tuple(full_batches(rows, size, self._context) if size > 1 else rows), size, case.cache)
 
     @property
-    def rounds(self) -> list[Round]:
+    def rounds(self) -> list[RoundSize]:
         """The largest, for the plan of memory: of each case, and of answers as they are scored."""
         answered = [one.answered for one in self._ready if one.given.answer] if self._given else []
-        found = [Round(1, max(answered))] if answered else []
+        found = [RoundSize(1, max(answered))] if answered else []
         for case in self._cases:
             with suppress(WorkloadUnsupported):  # the test itself says it
                 found.append(self.work(case, self._setup.prompts).round)

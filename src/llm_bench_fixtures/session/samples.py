@@ -25,7 +25,7 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work, sample_name
+from llm_bench_fixtures.session.forecast import WorkKind, sample_name
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import AnswerIndex
@@ -172,7 +172,7 @@ class Samples:
         self._grow_all(self._is_decided)
         self._grow_all(lambda *_: False)
         for name in self._found:
-            self._setup.forecast.forget(name, works=[Work.QUALITY])
+            self._setup.forecast.forget(name, works=[WorkKind.QUALITY])
 
     def _grow_all(self, is_enough: Callable[[str, Found], bool]) -> None:
         known = [(model, self._found.get(model.variant.id)) for model in self._loader.loaded]
@@ -214,7 +214,7 @@ class Samples:
         if found.parts:
             self.is_whole = found.parts[0].cut.is_last or found.spent_s / found.parts[0].cut.share <= WHOLE_S
         if self.is_whole is not False:
-            self._setup.forecast.join(Work.QUALITY)
+            self._setup.forecast.join(WorkKind.QUALITY)
             found.parts.clear()
             found.notes.clear()
 
@@ -233,7 +233,7 @@ class Samples:
         sample = len(found.parts)
         if not self._has_reference(found):
             return False
-        with self._setup.forecast.doing(Work.QUALITY, model.variant.id, name=sample_name(sample)):
+        with self._setup.forecast.doing(WorkKind.QUALITY, model.variant.id, name=sample_name(sample)):
             if not self._score(model, found, sample):
                 return False
             self._ask(model, found)

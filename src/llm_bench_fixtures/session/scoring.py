@@ -16,7 +16,7 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.loader import NOT_YET
 from llm_bench_fixtures.session.samples import OF_A_SAMPLE
 from llm_bench_fixtures.workloads import Corpus
@@ -147,7 +147,7 @@ class Scoring:
                 self._deadline.reaching(),
                 translate_out_of_memory(f"scoring {identifier}"),
                 self._setup.progress.activity(Phase.SCORING, f"scoring {identifier}"),
-                self._setup.forecast.doing(Work.QUALITY, identifier),
+                self._setup.forecast.doing(WorkKind.QUALITY, identifier),
                 quiet_libraries(),
             ):
                 self._deadline.check()

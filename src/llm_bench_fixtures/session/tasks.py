@@ -24,7 +24,7 @@ from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, task_metrics, value_name
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.scoring import done_before, gather
 from llm_bench_fixtures.statistics.spread import jackknife_error
 
@@ -172,7 +172,7 @@ class TaskScores:
         name = model.variant.id
         with (
             self._setup.progress.activity(Phase.SCORING, f"asking {name} {task.name}"),
-            self._setup.forecast.doing(Work.TASKS, name, name=task.name),
+            self._setup.forecast.doing(WorkKind.TASKS, name, name=task.name),
             translate_out_of_memory(f"asking {name} {task.name}"),
             quiet_libraries(),
         ):
@@ -206,7 +206,7 @@ class TaskScores:
         forecast, tasks = self._setup.forecast, self._setup.tasks
         room_s = TASKS_PART * self._deadline.left_s
         expected_s = {
-            one.id: sum(forecast.expected_s(Work.TASKS, one.id, task.name) for task in tasks)
+            one.id: sum(forecast.expected_s(WorkKind.TASKS, one.id, task.name) for task in tasks)
             for one in self._loader.known
         }
         if not self._deadline.is_limited or 0 < EASILY * sum(expected_s.values()) <= room_s:
@@ -222,7 +222,7 @@ class TaskScores:
         share = min(TASKS_PART * self._deadline.left_s / total_s, 1.0)
         for variant in variants:
             for name, seconds in each_s.items():
-                forecast.expect(Work.TASKS, variant, seconds * share, name)
+                forecast.expect(WorkKind.TASKS, variant, seconds * share, name)
         return share
 
     def _of_a_sample(self, task: HarnessTask, answers: TaskAnswers) -> Iterator[str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting, MissingLibrary, UnknownName, first_line, indented
-from llm_bench_fixtures.sweep.node import Outcome, measure
-from llm_bench_fixtures.sweep.plan import MEASURES, Cell, Machine
+from llm_bench_fixtures.sweep.node import CellOutcome, measure
+from llm_bench_fixtures.sweep.plan import MEASURES, MachineEntry, SweepCell
 from llm_bench_fixtures.version import __version__
 
 OF_RAY = ("memory", "object_store_memory")  # resources that no file asks for
@@ -35,7 +35,7 @@ class Node:
     resources: Mapping[str, float]
     labels: Mapping[str, str]
 
-    def fits(self, machine: Machine) -> bool:
+    def fits(self, machine: MachineEntry) -> bool:
         has = all(self.resources.get(name, 0) >= number for name, number in needs_of(machine).items())
         return has and all(self.labels.get(name) == value for name, value in machine.labels.items())
 
@@ -45,12 +45,12 @@ class Node:
         return f"{self.name}: {', '.join([*shown, *labels])}"
 
 
-def needs_of(machine: Machine) -> dict[str, float]:
+def needs_of(machine: MachineEntry) -> dict[str, float]:
     gpus = {"GPU": machine.gpus} if machine.gpus else {}
     return {MEASURES: 1, **machine.resources, **gpus}
 
 
-def check_nodes(cells: Sequence[Cell], nodes: Sequence[Node]) -> None:
+def check_nodes(cells: Sequence[SweepCell], nodes: Sequence[Node]) -> None:
     """Raise InvalidSetting for a cell that no node fits, with what the cluster has."""
     known = {name for node in nodes for name in node.resources}
     listed = indented([str(node) for node in nodes])
@@ -134,7 +134,7 @@ class Cluster:
         """Nodes that are alive."""
         return [_node(one) for one in self._ray.nodes() if one["Alive"]]
 
-    def check(self, cells: Sequence[Cell]) -> None:
+    def check(self, cells: Sequence[SweepCell]) -> None:
         """Raise InvalidSetting for a cell without a node that fits, or a node with another version of this package."""
         nodes = self.nodes()
         check_nodes(cells, nodes)
@@ -163,7 +163,7 @@ class Cluster:
 
         return NodeAffinitySchedulingStrategy(node, soft=False)
 
-    def run(self, cells: Sequence[Cell], told: Callable[[Mapping[str, str]], None]) -> Generator[Outcome]:
+    def run(self, cells: Sequence[SweepCell], told: Callable[[Mapping[str, str]], None]) -> Generator[CellOutcome]:
         """Outcome of each cell, as it ends. A cell whose node died is begun once more. told: gets the host of each cell
         that runs, about once a second. What still runs where the caller stops is ended."""
         from ray.util.queue import Queue
@@ -173,7 +173,7 @@ class Cluster:
         begin = ray.remote(max_retries=0)(measure)
         nodes = self.nodes()
 
-        def begun(cell: Cell) -> Any:
+        def begun(cell: SweepCell) -> Any:
             cpus = min(node.resources.get("CPU", 0) for node in nodes if node.fits(cell.machine))
             options = {
                 "name": cell.name,
@@ -197,12 +197,14 @@ class Cluster:
                     try:
                         yield ray.get(task)
                     except ray.exceptions.RayTaskError as error:
-                        yield Outcome(cell.name, first_line(error.cause), host)
+                        yield CellOutcome(cell.name, first_line(error.cause), host)
                     except ray.exceptions.RayError as error:
                         if attempt < ATTEMPTS:
                             running[begun(cell)] = cell, attempt + 1
                             continue
-                        yield Outcome(cell.name, f"it died {attempt} times, last on {host}: {first_line(error)}", host)
+                        yield CellOutcome(
+                            cell.name, f"it died {attempt} times, last on {host}: {first_line(error)}", host
+                        )
                 alive = self.nodes()
                 for task, (cell, _) in list(running.items()):
                     if any(node.fits(cell.machine) for node in alive):
@@ -210,7 +212,7 @@ class Cluster:
                     elif time.monotonic() - fitted[cell.name] > GONE_S:
                         del running[task]
                         ray.cancel(task, force=True)
-                        yield Outcome(cell.name, f"no node is left that fits [[machine]] {cell.machine.name}")
+                        yield CellOutcome(cell.name, f"no node is left that fits [[machine]] {cell.machine.name}")
                 told(hosts)
         finally:
             for task in running:

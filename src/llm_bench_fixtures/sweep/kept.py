@@ -20,8 +20,8 @@ from llm_bench_fixtures.history.storage import NUMBERED
 from llm_bench_fixtures.results.folder import WHOLE, worth_in
 from llm_bench_fixtures.results.provenance import Commit
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, read_bytes
-from llm_bench_fixtures.sweep.node import Outcome
-from llm_bench_fixtures.sweep.plan import Cell
+from llm_bench_fixtures.sweep.node import CellOutcome
+from llm_bench_fixtures.sweep.plan import SweepCell
 from llm_bench_fixtures.writing import reserve, save_or_keep, write_or_keep, write_whole
 
 CELLS, CELL_FILE, OUTPUT_FILE = "cells", "cell.json", "output.txt"
@@ -57,7 +57,7 @@ class Note:
     """URL of the database that has the run; empty for none."""
 
 
-class Kept:
+class SweepFolder:
     """The folder of a sweep."""
 
     def __init__(self, folder: Path, storage: Path, commit: Commit, database: str = "") -> None:
@@ -68,10 +68,10 @@ class Kept:
         self._database = database
         self._moved: dict[str, Path] = {}  # folders of runs that could not be written among the cells
 
-    def results(self, cell: Cell) -> Path:
+    def results(self, cell: SweepCell) -> Path:
         return self._folder / cell.name / RESULTS_FILE
 
-    def note(self, cell: Cell) -> Note | None:
+    def note(self, cell: SweepCell) -> Note | None:
         """How the cell ended, as it is now written; None where it has not ended."""
         path = self._folder / cell.name / CELL_FILE
         try:
@@ -80,35 +80,35 @@ class Kept:
             return None
         return found if found.digest == cell.digest(self._commit.state) else None
 
-    def has(self, cell: Cell) -> bool:
+    def has(self, cell: SweepCell) -> bool:
         """Whether the cell has a whole run, of the same version, commit and options, whose session came to its end."""
         note = self.note(cell)
         is_over = note is not None and not note.reason and note.status in OVER
         return is_over and worth_in(self.results(cell).parent) == WHOLE
 
-    def worth(self, cell: Cell) -> float:
+    def worth(self, cell: SweepCell) -> float:
         """What its run measured, also where that had to be written elsewhere."""
         return worth_in(self._moved.get(cell.name, self._folder / cell.name))
 
-    def has_failed(self, cell: Cell) -> bool:
+    def has_failed(self, cell: SweepCell) -> bool:
         """Whether pytest's exit status was another than 0."""
         note = self.note(cell)
         return note is not None and note.status != 0
 
-    def has_ended_well(self, cell: Cell) -> bool:
+    def has_ended_well(self, cell: SweepCell) -> bool:
         """Whether it has a run, and all of its tests passed."""
         note = self.note(cell)
         return note is not None and note.status == 0 and not note.reason
 
-    def is_sent(self, cell: Cell) -> bool:
+    def is_sent(self, cell: SweepCell) -> bool:
         """Whether the database has the cell's run, if there is one."""
         note = self.note(cell)
         return not self._database or (note is not None and note.database == self._database)
 
-    def missing(self, cells: Sequence[Cell]) -> list[Cell]:
+    def missing(self, cells: Sequence[SweepCell]) -> list[SweepCell]:
         return [cell for cell in cells if not self.has(cell)]
 
-    def save(self, cell: Cell, outcome: Outcome) -> list[str]:
+    def save(self, cell: SweepCell, outcome: CellOutcome) -> list[str]:
         """Write the cell's run into its folder and into the history; a whole one into the database, too. Returns what
         could not be written where it was to be, and where it is instead. Raises UnwritableFile."""
         place, why = self._folder / cell.name, ""
@@ -132,7 +132,7 @@ class Kept:
         problems += [f"{why}; it is in {output}"] if why else []
         return problems + self.send(cell)
 
-    def send(self, cell: Cell) -> list[str]:
+    def send(self, cell: SweepCell) -> list[str]:
         """Save the cell's run to the database, if there are both and it isn't to be measured again. Returns why that
         could not be done."""
         if not self._database or not self.has(cell):
@@ -147,7 +147,7 @@ class Kept:
             return [f"{cell.name}: {reason_of(error)}; started again, the sweep sends its run"]
         return []
 
-    def _note(self, cell: Cell, note: Note) -> None:
+    def _note(self, cell: SweepCell, note: Note) -> None:
         write_whole(self._folder / cell.name / CELL_FILE, msgspec.json.encode(note).decode())
 
     def _next(self, name: str) -> Path:

@@ -19,7 +19,7 @@ from llm_bench_fixtures.errors import LlmBenchError, reason_of
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.suite import pytest_arguments
-from llm_bench_fixtures.sweep.plan import Cell
+from llm_bench_fixtures.sweep.plan import SweepCell
 from llm_bench_fixtures.version import __version__
 
 LOCK = "llm-bench-sweep.lock"  # in the folder for temporary files
@@ -34,7 +34,7 @@ THREADS = "OMP_NUM_THREADS"  # Ray sets it by the CPUs that a task asks for
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """Outcome of a cell."""
 
     cell: str
@@ -52,18 +52,20 @@ class Outcome:
     """Files that pytest-benchmark saved: paths within its storage, and their content."""
 
 
-def measure(cell: Cell, folder: str | None, board: Any, version: str) -> Outcome:
+def measure(cell: SweepCell, folder: str | None, board: Any, version: str) -> CellOutcome:
     """Run the cell's session, once no other one runs on this host. folder: to run in; None: an empty one. board: a
     queue that is told where it runs. version: of this package, where the sweep was started."""
     host, started = socket.gethostname(), time.perf_counter()
     if version != __version__:  # the node came after all were asked
-        return Outcome(cell.name, f"on {host}: it has llm-bench-fixtures {__version__}, and this is {version}", host)
+        return CellOutcome(
+            cell.name, f"on {host}: it has llm-bench-fixtures {__version__}, and this is {version}", host
+        )
     try:
         with alone(), ScratchFolder("sweep") as scratch:
             board.put((cell.name, host))
             return _run(cell, folder, scratch.path, host)
     except (OSError, LlmBenchError) as error:  # such as a full disk
-        return Outcome(cell.name, f"on {host}: {reason_of(error)}", host, time.perf_counter() - started)
+        return CellOutcome(cell.name, f"on {host}: {reason_of(error)}", host, time.perf_counter() - started)
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def alone() -> Iterator[None]:
         lock.release()
 
 
-def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:
+def _run(cell: SweepCell, folder: str | None, scratch: Path, host: str) -> CellOutcome:
     report, storage, log = scratch / "report", scratch / "storage", scratch / "output.txt"
     where = Path(folder) if folder is not None else scratch / "empty"
     where.mkdir(exist_ok=True)
@@ -106,9 +108,9 @@ def _run(cell: Cell, folder: str | None, scratch: Path, host: str) -> Outcome:
     if not results.is_file():
         said = " | ".join([line.strip() for line in text.splitlines() if line.strip()][-LAST_LINES:])
         reason = f"on {host} pytest ended with status {done.returncode} and without a run: {said}"
-        return Outcome(cell.name, reason, host, seconds, done.returncode, text)
+        return CellOutcome(cell.name, reason, host, seconds, done.returncode, text)
     saved = tuple((path.relative_to(storage).as_posix(), path.read_bytes()) for path in storage.glob("*/*.json"))
-    return Outcome(cell.name, "", host, seconds, done.returncode, text, results.read_bytes(), saved)
+    return CellOutcome(cell.name, "", host, seconds, done.returncode, text, results.read_bytes(), saved)
 
 
 def _environment() -> dict[str, str]:

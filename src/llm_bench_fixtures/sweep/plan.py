@@ -19,7 +19,7 @@ from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.results.storage import in_words
 from llm_bench_fixtures.version import __version__
 
-C = TypeVar("C", bound="Choice")
+C = TypeVar("C", bound="AxisEntry")
 
 MEASURES = "llm-bench"  # the resource of which each node has one
 # Resources that are no custom ones, and what to do instead.
@@ -33,7 +33,7 @@ CellName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.+-]*$", max_length=60)] 
 UNKNOWN_KEY = re.compile(r"unknown field `(.*?)`(?: - at `\$\.(\w+))?")
 
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AxisEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Entry of an axis, which adds this to a cell."""
 
     name: CellName
@@ -42,12 +42,12 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
 
 
-class Model(Choice, frozen=True):
+class ModelEntry(AxisEntry, frozen=True):
     model: str = ""
     """Model as for --llm-model; empty: its name."""
 
 
-class Machine(Choice, frozen=True):
+class MachineEntry(AxisEntry, frozen=True):
     resources: dict[str, Amount] = {}
     """Ray's custom resources: how many a node must have."""
     labels: dict[str, str] = {}
@@ -74,23 +74,23 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     leave_out: tuple[str, ...] = ()
     """Patterns of cells' names, such as llama-70b/laptop/*."""
-    model: tuple[Model, ...] = ()
-    machine: tuple[Machine, ...] = ()
-    options: tuple[Choice, ...] = ()
+    model: tuple[ModelEntry, ...] = ()
+    machine: tuple[MachineEntry, ...] = ()
+    options: tuple[AxisEntry, ...] = ()
 
 
-ANY_MACHINE = Machine("any")
-HERE = Machine("here")  # what a sweep without a cluster has for its machines
-AXES: Mapping[str, type[Choice]] = {"model": Model, "machine": Machine, "options": Choice}
+ANY_MACHINE = MachineEntry("any")
+HERE = MachineEntry("here")  # what a sweep without a cluster has for its machines
+AXES: Mapping[str, type[AxisEntry]] = {"model": ModelEntry, "machine": MachineEntry, "options": AxisEntry}
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepCell:
     """One session: a model on a machine with options."""
 
     name: str
     """model/machine/options, without the axes that the file doesn't have; the path of its folder, too."""
-    machine: Machine
+    machine: MachineEntry
     suite: tuple[str, ...]
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
@@ -105,13 +105,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Plan:
-    cells: tuple[Cell, ...]
+class Sweep:
+    cells: tuple[SweepCell, ...]
     folder: Path | None
     """Folder that the cells run in; None: an empty one."""
 
 
-def read_plan(path: Path, *, is_local: bool) -> Plan:
+def read_plan(path: Path, *, is_local: bool) -> Sweep:
     """The sweep in the file. is_local: without a cluster, so that its machines are left out. Raises InvalidSetting."""
     if why := refusal(path):
         raise InvalidSetting(f"{path} {why}")
@@ -125,7 +125,7 @@ def read_plan(path: Path, *, is_local: bool) -> Plan:
     folder = None if place is None else (path.parent / place).resolve()
     if folder is not None and not folder.is_dir():
         raise InvalidSetting(f"{path.name}: folder = {place!r}: there is no folder {folder}")
-    return Plan(cells, folder)
+    return Sweep(cells, folder)
 
 
 def parse_matrix(text: str, file: str) -> Matrix:
@@ -156,11 +156,11 @@ def _in_words(message: str) -> str:
     return f"{told}: write [[{table}]]" if table in AXES else told
 
 
-def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> list[Cell]:
+def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> list[SweepCell]:
     """Each combination that isn't left out, in the file's order. Raises InvalidSetting where there is none, and for two
     of one name."""
     machines = (HERE,) if is_local else matrix.machine
-    axes: list[Sequence[Choice]] = [matrix.model, machines, matrix.options]
+    axes: list[Sequence[AxisEntry]] = [matrix.model, machines, matrix.options]
     for title, axis in zip(AXES, axes, strict=True):
         folders = [choice.name.casefold() for choice in axis]
         if twice := next((choice.name for choice in axis if folders.count(choice.name.casefold()) > 1), None):
@@ -178,14 +178,14 @@ def cells_of(matrix: Matrix, file: str, *, is_local: bool) -> list[Cell]:
     return kept
 
 
-def _cell(matrix: Matrix, parts: Sequence[Choice]) -> Cell:
+def _cell(matrix: Matrix, parts: Sequence[AxisEntry]) -> SweepCell:
     """The cell of one choice of each axis that the file has."""
-    machine = next((one for one in parts if isinstance(one, Machine)), ANY_MACHINE)
-    model = [f"--llm-model={one.model or one.name}" for one in parts if isinstance(one, Model)]
+    machine = next((one for one in parts if isinstance(one, MachineEntry)), ANY_MACHINE)
+    model = [f"--llm-model={one.model or one.name}" for one in parts if isinstance(one, ModelEntry)]
     arguments = [*matrix.arguments, *model, *(text for one in parts for text in one.arguments)]
     environment = dict(matrix.environment)
     for one in parts:
         environment |= one.environment
     name = "/".join(one.name for one in parts) or "all"
     what = "/".join(one.name for one in parts if one is not machine)
-    return Cell(name, machine, matrix.suite, tuple(arguments), environment, what)
+    return SweepCell(name, machine, matrix.suite, tuple(arguments), environment, what)

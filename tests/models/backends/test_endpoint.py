@@ -23,7 +23,7 @@ from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_by_variant, parse_endpoints, variants_of
 from llm_bench_fixtures.models.backends.endpoint_client import Key, read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
-from llm_bench_fixtures.models.backends.endpoint_protocol import Answer
+from llm_bench_fixtures.models.backends.endpoint_protocol import StreamedAnswer
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import ScoresTokens, TakesRequests
 from llm_bench_fixtures.models.variants import Variant
@@ -148,7 +148,7 @@ def test_each_token_is_counted_once_whatever_an_event_holds(manner: dict, serve:
 def test_where_only_the_end_tells_the_last_token_is_there_with_it() -> None:
     """Bug: each event was a token, so that the eighth of many events was taken for the last of eight tokens."""
     told: list[int] = []
-    answer = Answer(4, told.append)
+    answer = StreamedAnswer(4, told.append)
     for _ in range(6):
         answer.take(b'{"choices": [{"text": "a"}]}')
     assert told == [1, 2, 3]
@@ -175,7 +175,7 @@ def test_where_only_the_end_tells_the_last_token_is_there_with_it() -> None:
 )
 def test_what_a_server_says_is_bounded(event: dict, reason: str) -> None:
     """Bugs: the run hung for a count, lost its rounds by an id, and took 1.3 GB for the text of four tokens."""
-    answer = Answer(8)
+    answer = StreamedAnswer(8)
     with pytest.raises(EndpointFailed, match=reason):
         answer.take(json.dumps({"choices": [{"text": ""}]} | event).encode())
 

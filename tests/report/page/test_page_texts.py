@@ -11,12 +11,12 @@ from run_factory import absent_variant, make_provenance, make_record, make_run, 
 
 from llm_bench_fixtures.report.about import repeat_command
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.page.build import Continuation, prompt_texts
+from llm_bench_fixtures.report.page.build import SharedText, prompt_texts
 from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
 from llm_bench_fixtures.results.metrics import registry
 
 
-def written(**texts: str) -> tuple[Continuation, ...]:
+def written(**texts: str) -> tuple[SharedText, ...]:
     records = [
         make_record(variant, scenario="quantization", case="Once", outputs=(text,)) for variant, text in texts.items()
     ]

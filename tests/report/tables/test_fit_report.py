@@ -9,13 +9,13 @@ from page_runs import make_work
 from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, make_workload
 from shown_table import header, rows
 
-from llm_bench_fixtures.models.needs import Kept, Parts, Round, Taken
+from llm_bench_fixtures.models.needs import LayerCache, Parts, RoundSize, Taken
 from llm_bench_fixtures.report.tables.fit import fit_sections, fit_sentences, longest_of
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Status, VariantResult
 
 # Bytes: a million of the process and ten of weights; 100 for each position's cache and 900 for a pass over it.
-PARTS = Parts(1_000_000, 10_000_000, 0, 0, is_known=True, kept=(Kept(100),), taken=Taken(0, 0, 900, 0), logits=0)
+PARTS = Parts(1_000_000, 10_000_000, 0, 0, is_known=True, kept=(LayerCache(100),), taken=Taken(0, 0, 900, 0), logits=0)
 LARGEST = make_workload("batch 8", prompts=8, batch_size=8, prompt_tokens=600, padded_tokens=200, new_tokens=8 * 11)
 
 
@@ -118,12 +118,12 @@ def test_the_longest_of_unlike_prompts_counts_and_the_users_own_ones_first() -> 
     own = make_record(scenario="own", workload=facts)
     longer = make_record(scenario="prompt_length", workload=make_workload("longer", prompt_tokens=4000))
     run = make_run([own, longer], [variant()], provenance=make_provenance(prompts="mine.jsonl"))
-    assert longest_of(run) == Round(1, 1800, 200)
-    assert longest_of(replace(run, provenance=make_provenance())) == Round(1, 4000, 16)
+    assert longest_of(run) == RoundSize(1, 1800, 200)
+    assert longest_of(replace(run, provenance=make_provenance())) == RoundSize(1, 4000, 16)
 
 
 def test_the_longest_prompt_counts_but_for_that_at_the_models_limit() -> None:
     run = run_of(variant())
     edge = make_record(scenario="edge_prompts", workload=make_workload("longest", prompt_tokens=496))
-    assert longest_of(replace(run, records=(*run.records, edge))) == Round(1, 100, 11)
-    assert longest_of(make_run([], [variant()])) == Round(1, 256, 16)
+    assert longest_of(replace(run, records=(*run.records, edge))) == RoundSize(1, 100, 11)
+    assert longest_of(make_run([], [variant()])) == RoundSize(1, 256, 16)

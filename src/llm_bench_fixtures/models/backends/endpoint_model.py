@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, is_loopback, read_key
-from llm_bench_fixtures.models.backends.endpoint_protocol import Answer, Scoring, Served, explore
+from llm_bench_fixtures.models.backends.endpoint_protocol import ScoringApi, Served, StreamedAnswer, explore
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter, unpadded
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply, Send
@@ -142,7 +142,7 @@ class EndpointModel(Model):
         rows = [self._new_ids(answer, new_tokens) for answer in answers]
         return torch.cat([input_ids, torch.tensor(rows, dtype=input_ids.dtype)], dim=1)
 
-    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> StreamedAnswer:
         """An answer of exactly that length."""
         answer = await self._answer(ids, new_tokens, on_tokens)
         if answer.tokens < new_tokens:
@@ -151,7 +151,7 @@ class EndpointModel(Model):
             )
         return answer
 
-    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> StreamedAnswer:
         """An answer of at most that length."""
         form = self._served.form
         prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
@@ -163,7 +163,7 @@ class EndpointModel(Model):
             raise EndpointFailed(f"the server gave token {largest}, where the vocabulary has {vocabulary:,} tokens")
         return answer
 
-    def _new_ids(self, answer: Answer, new_tokens: int) -> list[int]:
+    def _new_ids(self, answer: StreamedAnswer, new_tokens: int) -> list[int]:
         """The new tokens' ids; those of the text, as many of them as there were, where the server tells none."""
         if answer.ids and self.facts.runs_source:
             return answer.ids
@@ -182,7 +182,7 @@ class EndpointModel(Model):
         except EndpointFailed as error:  # speed can be measured without scores
             raise WorkloadUnsupported(str(error)) from None
 
-    async def _score(self, scoring: Scoring, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:
+    async def _score(self, scoring: ScoringApi, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:
         limit, done = asyncio.Semaphore(SCORED_AT_ONCE), count(1)
 
         async def score(row: TokenIds) -> Sequence[float]:
@@ -193,7 +193,7 @@ class EndpointModel(Model):
 
         return await _all(map(score, rows))
 
-    async def _score_row(self, scoring: Scoring, row: TokenIds) -> Sequence[float]:
+    async def _score_row(self, scoring: ScoringApi, row: TokenIds) -> Sequence[float]:
         """A row that fills the context is refused by vLLM, as a token has to follow each."""
         context = self.facts.context_length
         try:

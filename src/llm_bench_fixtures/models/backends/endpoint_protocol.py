@@ -178,7 +178,7 @@ class Form:
         }
 
 
-class Answer:
+class StreamedAnswer:
     """Answer of a server to one request, read as its events come.
 
     `on_tokens` is called with the number of tokens that are there, as it grows. most: new tokens that were asked for.
@@ -272,7 +272,7 @@ def _told(usage: Usage | None, timings: Timings | None) -> int | None:
 FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
 
 
-class Scoring(StrEnum):
+class ScoringApi(StrEnum):
     """How a server is asked for the likelihoods of a prompt's tokens."""
 
     PROMPT_LOGPROBS = "prompt_logprobs"  # vLLM's
@@ -289,7 +289,7 @@ class Asker:
     tokenizer: Tokenizer
     """Ours."""
 
-    async def find_form(self, text: str) -> tuple[Form, Answer]:
+    async def find_form(self, text: str) -> tuple[Form, StreamedAnswer]:
         """The first form that it takes, with its answer. Raises EndpointFailed with what it said to the others."""
         refused: dict[str, EndpointFailed] = {}  # by path, the refusal of the plainest form
         for form in FORMS:
@@ -304,9 +304,9 @@ class Asker:
 
     async def converse(
         self, form: Form, prompt: str | TokenIds, new_tokens: int, on_tokens: Callable[[int], None] = lambda _: None
-    ) -> Answer:
+    ) -> StreamedAnswer:
         """Send one request and read its answer to the end. Raises EndpointFailed."""
-        answer = Answer(new_tokens, on_tokens, self.client.key.hide)
+        answer = StreamedAnswer(new_tokens, on_tokens, self.client.key.hide)
         await self.client.stream(form.path, form.body(self.model, prompt, new_tokens), answer.take)
         with self.client.in_words(form.path):
             answer.finish()
@@ -337,7 +337,7 @@ class Asker:
             return form
         return by_ids if answer.prompt_tokens == len(ids) else form
 
-    async def find_scoring(self, form: Form, ids: TokenIds) -> tuple[Scoring | None, str]:
+    async def find_scoring(self, form: Form, ids: TokenIds) -> tuple[ScoringApi | None, str]:
         """How it gives the likelihoods of a prompt's tokens, or why they can't be had.
 
         The token that it generates after the ids has a known log-likelihood: in a prompt it must have the same.
@@ -350,7 +350,7 @@ class Asker:
             return None, why
         token, expected = chosen
         reasons = []
-        for way in Scoring:
+        for way in ScoringApi:
             try:
                 found = await self.log_likelihoods(way, (*ids, token))
             except EndpointFailed as error:
@@ -381,12 +381,12 @@ class Asker:
                     return None
         return None
 
-    async def log_likelihoods(self, way: Scoring, ids: TokenIds) -> tuple[float, ...]:
+    async def log_likelihoods(self, way: ScoringApi, ids: TokenIds) -> tuple[float, ...]:
         """Log likelihood of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
         asked: dict[str, Any] = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0}
-        asked |= {"prompt_logprobs": 0} if way is Scoring.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
+        asked |= {"prompt_logprobs": 0} if way is ScoringApi.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
         body = await self.client.post("/completions", asked, Scores)
-        found = (_read_prompt_logprobs if way is Scoring.PROMPT_LOGPROBS else _read_echo)(body.choices[0], ids)
+        found = (_read_prompt_logprobs if way is ScoringApi.PROMPT_LOGPROBS else _read_echo)(body.choices[0], ids)
         with self.client.in_words("/completions"):
             if len(found) != len(ids) - 1:
                 raise EndpointFailed("it was ignored")
@@ -437,11 +437,11 @@ class Served:
     form: Form
     added_tokens: int | None
     """Tokens that it puts around a prompt's text. None: it cuts texts into other tokens than ours."""
-    first: Answer
+    first: StreamedAnswer
     """Answer to the first text that it took."""
-    again: Answer
+    again: StreamedAnswer
     """Answer to a repeated prompt."""
-    scoring: Scoring | None
+    scoring: ScoringApi | None
     no_scoring: str = ""
     """Why it isn't asked for likelihoods."""
 

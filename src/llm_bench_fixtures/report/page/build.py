@@ -76,7 +76,7 @@ OF_VARIANT = (WEIGHTS, "perplexity", "top1_agreement")  # metrics of the overvie
 
 
 @dataclass(frozen=True)
-class Continuation:
+class SharedText:
     """One text, and the variants that wrote it."""
 
     variants: tuple[str, ...]
@@ -163,7 +163,7 @@ def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: Seq
     return PageTable(section.title, unranked(shown, run), section.note, section.scenario, terms, plots=own)
 
 
-def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
+def prompt_texts(run: Run) -> dict[str, tuple[SharedText, ...]]:
     """First text of each variant for each prompt of the scenario; variants that wrote the same stand together, the
     reference's first."""
     shown = scenario_of_texts(run)
@@ -172,7 +172,7 @@ def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
     return {case: _continuations(them, run.reference) for case, them in cases.items()}
 
 
-def _continuations(records: Sequence[Record], reference: str) -> tuple[Continuation, ...]:
+def _continuations(records: Sequence[Record], reference: str) -> tuple[SharedText, ...]:
     texts = {record.variant: record.outputs[0] for record in records}
     own = texts.get(reference)
     by_text = grouped(texts, lambda variant: texts[variant])
@@ -180,11 +180,11 @@ def _continuations(records: Sequence[Record], reference: str) -> tuple[Continuat
     return tuple(_continuation(text, variants, own) for text, variants in ordered)
 
 
-def _continuation(text: str, variants: Sequence[str], own: str | None) -> Continuation:
+def _continuation(text: str, variants: Sequence[str], own: str | None) -> SharedText:
     if own is None or text == own:
-        return Continuation(tuple(variants), text, is_reference=text == own)
+        return SharedText(tuple(variants), text, is_reference=text == own)
     place = first_divergence(text, own)
-    return Continuation(tuple(variants), text[:place], text[place:], ends_early=place == len(text))
+    return SharedText(tuple(variants), text[:place], text[place:], ends_early=place == len(text))
 
 
 def change_tables(findings: Findings, changes: Changes, terms: Mapping[str, Term]) -> dict[str, PageTable]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.headline import OWN, SUPPORTING
-from llm_bench_fixtures.models.needs import PROCESS_BYTES, SPARE, Parts, Round
+from llm_bench_fixtures.models.needs import PROCESS_BYTES, SPARE, Parts, RoundSize
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_bytes
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.workloads import CacheKind
 
-USUAL = Round(rows=1, prompt=256, new=16)  # where nothing was measured
+USUAL = RoundSize(rows=1, prompt=256, new=16)  # where nothing was measured
 NOT_KNOWN, NONE = "not known", "none"
 BATCH, CONTEXT = "largest batch", "longest context"
 COLUMNS = (
@@ -63,7 +63,7 @@ def _predicted(run: Run) -> list[tuple[VariantResult, Parts]]:
     return [(one, replace(parts, weights=one.weight_bytes or parts.weights)) for one, parts in known]
 
 
-def longest_of(run: Run) -> Round:
+def longest_of(run: Run) -> RoundSize:
     """One prompt of the most tokens that the run measured, those of the model's limit aside, with its new ones; of the
     user's own prompts where there are any."""
     usual = [record for record in run.measured() if record.workload and record.scenario not in SUPPORTING]
@@ -71,14 +71,14 @@ def longest_of(run: Run) -> Round:
     return max(map(round_of, own or usual), key=lambda one: one.prompt + one.new, default=USUAL)
 
 
-def round_of(record: Record) -> Round:
+def round_of(record: Record) -> RoundSize:
     """The longest batch that the record had, as one prompt; in older files, an average one. Raises ValueError for a
     record without a workload."""
     facts = record.workload
     if facts is None or not facts.prompts:
         raise ValueError(f"{record.test} has no workload")
     width = facts.longest_prompt or -(-(facts.prompt_tokens + facts.padded_tokens) // facts.prompts)
-    return Round(1, width, facts.longest_new or facts.new_tokens // facts.prompts, CacheKind(facts.cache))
+    return RoundSize(1, width, facts.longest_new or facts.new_tokens // facts.prompts, CacheKind(facts.cache))
 
 
 def _checked(run: Run, variant: VariantResult) -> Record | None:
@@ -96,7 +96,7 @@ def _positions(record: Record) -> int:
     return record.facts.prompt_tokens + record.facts.padded_tokens + record.facts.new_tokens
 
 
-def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: Sequence[Round]) -> Iterator[Cell]:
+def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: Sequence[RoundSize]) -> Iterator[Cell]:
     predicted = variant.parts.weights if variant.parts else None
     yield from (Cell(variant.id), Cell(value=predicted), Cell(value=variant.weight_bytes))
     yield from _checks(run, variant, parts)
@@ -121,11 +121,11 @@ def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
     yield from (Cell(value=parts.activations(one)), Cell(value=predicted), Cell(value=peak))
 
 
-def _lengths(one: Round) -> str:
+def _lengths(one: RoundSize) -> str:
     return f"{count(one.prompt, 'token')} and {one.new} new"
 
 
-def _note(run: Run, asked: Round) -> str:
+def _note(run: Run, asked: RoundSize) -> str:
     whose = "given" if run.provenance.fit_bytes else "what was free"
     return (
         f"The memory is {whose}; one variant runs alone in it and leaves {100 * SPARE:.0f} % free. Predictions follow "
