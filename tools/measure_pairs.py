@@ -37,8 +37,8 @@ from pair_curve import curve
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
+from llm_bench_fixtures.paired.differences import JUDGED, pair_difference
 from llm_bench_fixtures.paired.sides import PairSide
-from llm_bench_fixtures.paired.statistics import JUDGED, pair_difference
 from llm_bench_fixtures.paired.trial import Row, Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.affinity import choose_cores

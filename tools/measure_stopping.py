@@ -18,13 +18,13 @@ import numpy as np
 from embedded import load_embedded
 from numpy.typing import NDArray
 
-from llm_bench_fixtures.answer.intervals import DEVIATIONS
 from llm_bench_fixtures.answer.need import DEFAULT_LIMIT, DEFAULT_NEED
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.measure.quality import score_part
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, WindowPlan
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.session.samples import ENOUGH
+from llm_bench_fixtures.statistics.spread import NORMAL_95
 from llm_bench_fixtures.workloads import read_corpus
 
 RUNS = 10_000
@@ -50,9 +50,9 @@ def claim(gaps: NDArray[np.float64]) -> str:
         if is_enough or end >= len(gaps):
             break
         end, look = 2 * end, look + 1
-    if ratio + DEVIATIONS * error <= DEFAULT_LIMIT.bound:
+    if ratio + NORMAL_95 * error <= DEFAULT_LIMIT.bound:
         return "within"
-    return "beyond" if ratio - DEVIATIONS * error > DEFAULT_LIMIT.bound else "undecided"
+    return "beyond" if ratio - NORMAL_95 * error > DEFAULT_LIMIT.bound else "undecided"
 
 
 def main(arguments: list[str]) -> None:

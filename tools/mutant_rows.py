@@ -263,10 +263,10 @@ MUTANTS = (
     ),
     Mutant(
         "pair-ignores-direction",
-        "paired/statistics.py",
+        "paired/differences.py",
         "worse = 1 if metric.direction is Direction.LOWER_IS_BETTER else -1",
         "worse = 1",
-        "tests/paired/test_statistics.py",
+        "tests/paired/test_differences.py",
     ),
     Mutant(
         "pair-spends-twice",

@@ -6,7 +6,6 @@ import pytest
 from run_factory import asking, make_record, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.intervals import wilson
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, QualityMeasure, Reader, Standing, quality_limit
 from llm_bench_fixtures.answer.standings import Standings, is_decided, is_near_lossless, near_lossless, standings_for
 from llm_bench_fixtures.results.record import Run, VariantResult
@@ -61,14 +60,6 @@ def test_a_perplexity_ratio_keeps_a_limit_with_its_whole_interval(
 )
 def test_an_agreement_keeps_a_limit_with_its_whole_interval(share: float, tokens: float, expected: Standing) -> None:
     assert standing(agreeing(share, tokens), "top1_agreement", 0.99) is expected
-
-
-def test_wilsons_interval() -> None:
-    """Of 50 % in 100 trials: z^2 / n is 0.038416, the centre 0.5, the half-width 1.96 sqrt(0.0025 + 0.009604 / 100) /
-    1.038416 = 0.0962."""
-    found = wilson(0.5, 100)
-    assert (found.low, found.high) == (pytest.approx(0.4038, abs=1e-4), pytest.approx(0.5962, abs=1e-4))
-    assert wilson(1.0, 100).high == pytest.approx(1.0)
 
 
 def test_what_has_no_quality_is_not_known_to_keep_a_limit() -> None:

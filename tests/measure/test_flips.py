@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem, accuracy_metrics, exact_interval, flip_metrics
+from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem, accuracy_metrics, flip_metrics
+from llm_bench_fixtures.statistics.shares import exact_interval
 
 ITEMS = [ChoiceItem("Which", ("first", "second", "third"), 1)] * 10  # the right answer is always 1
 WAS: list[AnswerIndex] = [1, 1, 1, 1, 1, 1, 0, 0, 2, 2]  # six right
@@ -46,30 +45,3 @@ def test_the_same_answers_have_no_flip() -> None:
     found = flip_metrics(ITEMS, WAS, WAS)
     assert (found["flips"], found["flips_low"], found["answers_changed"]) == (0.0, 0.0, 0.0)
     assert found["flips_high"] == pytest.approx(1 - 0.025 ** (1 / 10))
-
-
-@pytest.mark.parametrize(
-    ("count", "of", "low", "high"),
-    [
-        (0, 1, 0.0, 0.975),  # none of one: 1 - p = 0.025
-        (1, 1, 0.025, 1.0),
-        (0, 190, 0.0, 1 - 0.025 ** (1 / 190)),
-        (190, 190, 0.025 ** (1 / 190), 1.0),
-        (1, 2, 1 - math.sqrt(0.975), math.sqrt(0.975)),  # at least one: 1 - (1 - p)^2 = 0.025; at most one: 1 - p^2
-        (5, 10, 0.187086, 0.812914),  # of the tables of Clopper and Pearson
-    ],
-)
-def test_the_interval_by_hand(count: int, of: int, low: float, high: float) -> None:
-    assert exact_interval(count, of) == pytest.approx((low, high), abs=1e-6)
-
-
-@pytest.mark.parametrize(("count", "of"), [(1, 20), (3, 20), (7, 190), (19, 20)])
-def test_its_ends_leave_two_and_a_half_per_cent_to_either_side(count: int, of: int) -> None:
-    low, high = exact_interval(count, of)
-    assert 1 - at_most(count - 1, of, low) == pytest.approx(0.025)
-    assert at_most(count, of, high) == pytest.approx(0.025)
-
-
-def at_most(count: int, of: int, share: float) -> float:
-    """The probability of at most `count` of `of` with a share."""
-    return math.fsum(math.comb(of, one) * share**one * (1 - share) ** (of - one) for one in range(count + 1))

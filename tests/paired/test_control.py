@@ -13,9 +13,9 @@ from run_factory import make_record, make_run, make_variant
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired import control
+from llm_bench_fixtures.paired.differences import Measurand
 from llm_bench_fixtures.paired.protocol import PROTOCOL, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
-from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.workers import Roster
 from llm_bench_fixtures.report.judged.pair import pair_report

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.paired.differences import JUDGED, Measurand, estimate
 from llm_bench_fixtures.paired.judgement import PairFindings, judge_pairs
-from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, estimate
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 
 THRESHOLD, ALPHA, ERROR = 0.03, 0.01, 0.02

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.paired.differences import Measurand, estimate
 from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import ALPHA, FAMILY_ERROR, SequentialTests, alpha_of_analysis
-from llm_bench_fixtures.paired.statistics import Measurand, estimate
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 
 A, B = Measurand("a", "latency_s"), Measurand("b", "latency_s")

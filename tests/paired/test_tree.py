@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from llm_bench_fixtures.paired.statistics import Measurand
+from llm_bench_fixtures.paired.differences import Measurand
 from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup, Tree, critical_levels, reject
 
 VARIANTS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}

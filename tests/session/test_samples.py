@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from run_factory import make_variant
 
-from llm_bench_fixtures.answer.intervals import DEVIATIONS
 from llm_bench_fixtures.answer.need import DEFAULT_LIMIT, DEFAULT_NEED, Need, parse_limits
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import TimeUp
@@ -24,6 +23,7 @@ from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
+from llm_bench_fixtures.statistics.spread import NORMAL_95
 from llm_bench_fixtures.workloads import Corpus
 
 TOKENS = 8000
@@ -313,7 +313,7 @@ def test_a_ratio_just_beyond_the_limit_is_rarely_said_to_keep_it(monkeypatch: py
             quality = {"ppl_ratio": ratio, "ppl_ratio_error": error}
             if error <= samples.ENOUGH * ratio or is_decided(quality, DEFAULT_NEED.limits, look):
                 break
-        wrong += ratio + DEVIATIONS * error <= bound
+        wrong += ratio + NORMAL_95 * error <= bound
     assert wrong / runs <= 0.036
 
 

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.statistics.robust import bounded, hodges_lehmann, robust_deviation
+from llm_bench_fixtures.statistics.robust import (
+    bounded,
+    clip_outliers,
+    common_scale,
+    hodges_lehmann,
+    robust_deviation,
+)
 
 
 def test_the_robust_deviation_by_hand() -> None:
@@ -29,3 +35,21 @@ def test_the_location_of_three_values_by_hand() -> None:
 def test_the_location_turns_with_its_values(values: list[float]) -> None:
     assert hodges_lehmann([-value for value in values]) == -hodges_lehmann(values)
     assert min(values) <= hodges_lehmann(values) <= max(values)
+
+
+def test_what_lies_far_off_is_drawn_in() -> None:
+    """Around the median 0 the absolute deviations' median is 1, so that 4 x 1.4826 is the farthest."""
+    values, kept = clip_outliers([-2.0, -1.0, 0.0, 1.0, 100.0], scale=0.0)
+    assert values == pytest.approx([-2.0, -1.0, 0.0, 1.0, 4 * 1.4826])
+    assert kept == 0.8
+
+
+def test_what_other_tests_vary_by_is_not_far_off() -> None:
+    values = [-2.0, -1.0, 0.0, 1.0, 100.0]
+    assert clip_outliers(values, scale=25.0) == (values, 1.0)
+    assert clip_outliers([0.0, 0.0, 9.0], scale=0.0) == ([0.0, 0.0, 9.0], 1.0)  # of three none is known to be far
+
+
+def test_the_scale_is_around_each_groups_own_median() -> None:
+    assert common_scale([[0.0, 1.0, 2.0], [100.0, 101.0, 102.0]]) == pytest.approx(1.4826)
+    assert common_scale([]) == 0.0

@@ -11,7 +11,9 @@ from scipy import stats
 from llm_bench_fixtures.statistics.spread import (
     coefficient_of_variation,
     interval,
+    minimum_detectable_effect,
     percentile,
+    pooled_deviation,
     stability,
     student_half_width,
     variance,
@@ -96,3 +98,18 @@ def test_the_variance_is_that_of_exact_fractions(values: list[float]) -> None:
 def test_equal_values_have_no_variance(value: float, count: int) -> None:
     """Bug that this would be: what is left of rounding taken for noise."""
     assert variance([value] * count) == 0.0
+
+
+def test_what_so_many_pairs_resolve_by_hand() -> None:
+    """Student's quantiles with 7 degrees: 97.5 % is 2.3646, 95 % is 1.8946."""
+    assert minimum_detectable_effect(0.01, 8, alpha=0.05) == pytest.approx(
+        math.expm1((2.3646 + 1.8946) * 0.01 / math.sqrt(8)), rel=1e-4
+    )
+    assert minimum_detectable_effect(0.01, 2, alpha=0.05) == math.inf
+
+
+def test_groups_are_pooled_around_their_own_means() -> None:
+    """Variances 1 with one degree of freedom and 4 with two: (1 + 8) / 3."""
+    groups = [[0.0, math.sqrt(2)], [8.0, 10.0, 12.0], [5.0]]
+    assert pooled_deviation(groups) == pytest.approx(math.sqrt(3))
+    assert pooled_deviation([[1.0]]) is None

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, WIDE, LogRatio
+from llm_bench_fixtures.statistics.ratio import WIDE, LogRatio
+from llm_bench_fixtures.statistics.spread import CONFIDENCE
 
 DECIDES = 4.0  # times as much time as other tests
 CAN_NOT_WIN = 2.0  # times the half-width asked for

@@ -16,8 +16,9 @@ from llm_bench_fixtures.answer.threads import without_sweep
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import drifts_apart, like_cases, mean_speedup, mean_speedup_between
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
+from llm_bench_fixtures.statistics.spread import CONFIDENCE
 
 
 @dataclass(frozen=True)

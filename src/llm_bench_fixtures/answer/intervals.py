@@ -19,9 +19,9 @@ from llm_bench_fixtures.results.metrics import Kind, Metric
 from llm_bench_fixtures.results.prefill_decode import decode_tokens_per_s, per_round, prefill_s, tpot_s, ttft_s
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.statistics.ratio import own_margin
-from llm_bench_fixtures.statistics.spread import Interval
+from llm_bench_fixtures.statistics.shares import wilson
+from llm_bench_fixtures.statistics.spread import NORMAL_95, Interval
 
-DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval
 PEAKS_DIFFER = 0.04  # largest relative difference of identical work's peaks: tools/measure_processes.py memory
 TRIALS = {  # what a share of quality is of
     "top1_agreement": "scored_tokens",
@@ -83,7 +83,7 @@ def interval_of(variant: VariantResult, measure: QualityMeasure) -> Interval | N
     return quality_interval(variant.quality, measure)
 
 
-def quality_interval(quality: Mapping[str, float], name: str, deviations: float = DEVIATIONS) -> Interval | None:
+def quality_interval(quality: Mapping[str, float], name: str, deviations: float = NORMAL_95) -> Interval | None:
     """deviations: standard errors to either side."""
     value = quality.get(name)
     if value is None:
@@ -97,13 +97,3 @@ def quality_interval(quality: Mapping[str, float], name: str, deviations: float 
     else:
         margin = quality.get("kld_error" if name == "kld_mean" else f"{name}_error", 0.0)  # a sample's, at 95 %
     return Interval(value - margin, value + margin)
-
-
-def wilson(share: float, trials: float, deviations: float = DEVIATIONS) -> Interval:
-    """Wilson's score interval of a share of independent trials (JASA 22, 1927); without trials, the share."""
-    if trials <= 0:
-        return Interval(share, share)
-    shift = deviations**2 / trials
-    centre = (share + shift / 2) / (1 + shift)
-    margin = deviations * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
-    return Interval(centre - margin, centre + margin)

@@ -9,7 +9,8 @@ from llm_bench_fixtures.answer.noise import MachineNoise
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import mean_speedup_between
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
+from llm_bench_fixtures.statistics.spread import CONFIDENCE
 
 THREADS = "threads"  # the scenario
 

@@ -20,7 +20,6 @@ from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, PairPlan
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.paired.sides import PAIR, PairSide, open_side
-from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.trial import TrialPace
 from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
@@ -28,6 +27,7 @@ from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
 
 PAIRS = 8
 TIMEOUT_S = 300.0

@@ -21,11 +21,10 @@ from llm_bench_fixtures.results.noise import NoiseFloor, probe_level_s
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.statistics.ratio import trimmed_mean
-from llm_bench_fixtures.statistics.spread import student_half_width
+from llm_bench_fixtures.statistics.spread import STRICT, mean_half_width
 
 Probe: TypeAlias = Sequence[tuple[float, float]]  # seconds of both kinds of work, for each round
 OF_MEDIAN = ("latency_s", "output_tokens_per_s", "ms_per_token")  # the median latency, and its multiples
-CONFIDENCE = 0.99  # confidence of the interval of two models' losses
 # Metrics of a variant by itself, whatever the reference is.
 OVER_THE_REFERENCES_TEXT = ("loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity")  # in samples
 BY_ITSELF = (*OVER_THE_REFERENCES_TEXT, "scored_tokens", "choice_accuracy", "choice_items")
@@ -155,4 +154,4 @@ def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:
     if len(base) != len(head) or len(base) < 2:
         return 0.0
     deviation = statistics.stdev(after - before for before, after in zip(base, head, strict=True))
-    return student_half_width(deviation / math.sqrt(len(base)), len(base) - 1, CONFIDENCE)
+    return mean_half_width(deviation, len(base), STRICT)

@@ -23,6 +23,7 @@ from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
 from llm_bench_fixtures.options.parsers import parse_path
+from llm_bench_fixtures.statistics.shares import exact_interval
 from llm_bench_fixtures.workloads import ASSETS, plain_ids, read_readable, short_digest
 
 if TYPE_CHECKING:
@@ -147,9 +148,6 @@ def _likeliest(nll: Sequence[float]) -> AnswerIndex:
     return least if math.isfinite(nll[least]) else None
 
 
-ALPHA = 0.05  # outside of the interval
-
-
 def accuracy_metrics(items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]) -> dict[str, float]:
     """Metrics of a model by itself. An item without an answer counts as wrong."""
     right = _right(items, answers)
@@ -177,20 +175,6 @@ def count_flips(was_right: Sequence[object], is_right: Sequence[object]) -> tupl
     pairs = list(zip(was_right, is_right, strict=True))
     lost = sum(bool(before and not after) for before, after in pairs)
     return lost, sum(bool(after and not before) for before, after in pairs)
-
-
-def exact_interval(count: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share: Clopper and Pearson's, which covers it at least as often for every share.
-
-    The low end is the share at which `count` or more have a probability of 2.5 %, the high end that at which `count` or
-    fewer have. Both are quantiles of beta distributions. Source: C. J. Clopper and E. S. Pearson, "The use of
-    confidence or fiducial limits illustrated in the case of the binomial", Biometrika 26 (1934).
-    """
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(count, of - count + 1, ALPHA / 2)) if count else 0.0
-    high = float(betaincinv(count + 1, of - count, 1 - ALPHA / 2)) if count < of else 1.0
-    return low, high
 
 
 def _right(items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]) -> list[bool]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.measure.reference_files import cross_entropy, open_arrays, read_layout
+from llm_bench_fixtures.statistics.spread import NORMAL_95
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.quality import Chunk
     from llm_bench_fixtures.measure.reference_files import ArrayFile, ReferenceLayout
 
-NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 NEAR_NATS = 1e-3  # a divergence below it is computed token by token, in float64
 NEAR_ELEMENTS = 1 << 20  # elements computed at once
 TAIL_COLUMNS = 5  # estimates of each position from the sampled tokens

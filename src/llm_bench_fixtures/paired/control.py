@@ -13,12 +13,12 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
+from llm_bench_fixtures.paired.differences import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.display import Display, short_name
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.sides import PairSide
-from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.memory import free_memory_bytes

@@ -10,17 +10,17 @@ from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.paired.statistics import (
-    LEAST_PAIRS,
+from llm_bench_fixtures.paired.differences import (
     MOST_BORROWED,
     Finding,
     Measurand,
     PairedDifference,
-    common_scale,
     estimate,
     verdict_of,
 )
 from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup, Tree, reject
+from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
+from llm_bench_fixtures.statistics.robust import common_scale
 from llm_bench_fixtures.statistics.shrinkage import (
     LEAST_COMPARISONS,
     VarianceEstimate,

@@ -15,8 +15,7 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.models.artifacts import default_root
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
-from llm_bench_fixtures.paired.statistics import minimum_detectable_effect
-from llm_bench_fixtures.statistics.spread import student_half_width
+from llm_bench_fixtures.statistics.spread import mean_half_width, minimum_detectable_effect
 
 FILE_NAME = "noise-floor.json"  # as stored files have it
 
@@ -50,7 +49,7 @@ def resolutions(result: PairedResult) -> tuple[Resolution, ...]:
         Resolution(
             metric,
             deviation,
-            math.expm1(student_half_width(deviation / math.sqrt(count), count - 1, 1 - alpha)),
+            math.expm1(mean_half_width(deviation, count, 1 - alpha)),
             minimum_detectable_effect(deviation, count, alpha),
         )
         for metric, deviation in result.deviations().items()

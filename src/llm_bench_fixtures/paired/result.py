@@ -18,10 +18,11 @@ from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import NamedRule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run_from_json
-from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation
+from llm_bench_fixtures.paired.differences import Finding, Measurand
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Row, Trial
 from llm_bench_fixtures.results.metrics import Force, Kind, registry
+from llm_bench_fixtures.statistics.spread import pooled_deviation
 
 SCHEMA = "llm-bench-fixtures/pair"
 VERSION = 2

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.paired.differences import Finding, Measurand
 from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, by_measurand, judge_pairs
-from llm_bench_fixtures.paired.statistics import Finding, Measurand
 from llm_bench_fixtures.statistics.spending import share_of_look
 
 # Errors over all analyses, and in both directions.

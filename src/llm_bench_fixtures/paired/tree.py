@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.paired.statistics import Measurand
+from llm_bench_fixtures.paired.differences import Measurand
 from llm_bench_fixtures.statistics.robust import hodges_lehmann
 
 LEAST_MEMBERS = 2  # in a group; one of a single member would be that member again

@@ -15,7 +15,6 @@ from operator import attrgetter
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
-    CONFIDENCE,
     FEWEST_PAIRS,
     LEAST_PAIRS,
     LogRatio,
@@ -35,6 +34,7 @@ from llm_bench_fixtures.statistics.shrinkage import (
     expected_beside,
     together,
 )
+from llm_bench_fixtures.statistics.spread import CONFIDENCE
 
 WAITED_SHARE = 0.02  # share of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds

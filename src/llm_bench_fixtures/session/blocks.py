@@ -25,8 +25,8 @@ from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.processes.core_to_core import CoreLooks
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, are_far_apart, log_ratio
-from llm_bench_fixtures.statistics.spread import interval
+from llm_bench_fixtures.statistics.ratio import LogRatio, are_far_apart, log_ratio
+from llm_bench_fixtures.statistics.spread import CONFIDENCE, interval
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:

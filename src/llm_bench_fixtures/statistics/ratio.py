@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
-from llm_bench_fixtures.statistics.spread import Interval, student_half_width, variance
+from llm_bench_fixtures.statistics.spread import CONFIDENCE, Interval, student_half_width, variance
 
-CONFIDENCE = 0.95
 LEAST_PAIRS = 3
 FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
 TRIMMED = 0.2  # share of the values, on either side; none of fewer than five

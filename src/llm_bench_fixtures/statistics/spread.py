@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95
+STRICT = 0.99  # confidence of what a gate, or a comparison by the noise floor, claims
+NORMAL_95 = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # half-width of a 95 % interval in standard errors
+POWER = 0.95  # the probability that the minimum detectable effect is detected
 LEAST_FOR_INTERVAL = 3
 BANDS = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # aiperf's, up to and without the bound
 UNSTABLE = "unstable"
@@ -36,7 +39,7 @@ def interval(values: Sequence[float]) -> Interval | None:
     if len(values) < LEAST_FOR_INTERVAL:
         return None
     logs = [math.log(value) for value in values]
-    margin = student_half_width(standard_deviation(logs) / math.sqrt(len(logs)), len(logs) - 1, CONFIDENCE)
+    margin = mean_half_width(standard_deviation(logs), len(logs), CONFIDENCE)
     centre = statistics.fmean(logs)
     return Interval(math.exp(centre - margin), math.exp(centre + margin))
 
@@ -53,6 +56,15 @@ def standard_deviation(values: Sequence[float]) -> float:
     return math.sqrt(variance(values))
 
 
+def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
+    """The standard deviation within groups that may differ in their means; None if no group has two values."""
+    known = [group for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in known)
+    if not freedom:
+        return None
+    return math.sqrt(sum(variance(group) * (len(group) - 1) for group in known) / freedom)
+
+
 def student_half_width(standard_error: float, freedom: float, confidence: float) -> float:
     """Half the width of Student's two-sided t interval of a mean.
 
@@ -61,6 +73,25 @@ def student_half_width(standard_error: float, freedom: float, confidence: float)
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2)) * standard_error
+
+
+def mean_half_width(deviation: float, number: int, confidence: float) -> float:
+    """Half the width of the interval of the mean of so many values, from their standard deviation."""
+    return student_half_width(deviation / math.sqrt(number), number - 1, confidence)
+
+
+def minimum_detectable_effect(deviation: float, pairs: int, alpha: float) -> float:
+    """The smallest change, as a share, that so many pairs tell from none with a probability of 95 %.
+
+    deviation: standard deviation between pairs, of the logarithms. The formula is (t of the test + t of the power) x
+    standard error, with Student's quantiles. With a threshold below it equal versions are often not found to be
+    unchanged. Infinite for fewer than three pairs.
+    """
+    if pairs < LEAST_FOR_INTERVAL:
+        return math.inf
+    of_test = mean_half_width(deviation, pairs, 1 - alpha)
+    of_power = mean_half_width(deviation, pairs, 2 * POWER - 1)  # one-sided
+    return math.expm1(of_test + of_power)
 
 
 def jackknife_error(items: int, estimate: Callable[[Sequence[int]], float]) -> float | None:

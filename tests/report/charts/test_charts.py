@@ -23,6 +23,7 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
 from llm_bench_fixtures.results.roofline import PhaseWork
 from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.statistics.spread import NORMAL_95
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_the_tradeoff_has_speed_quality_and_memory(findings: Findings) -> None:
     (fp32,), (int8,) = traces(chart, meta="fp32"), traces(chart, meta="ort-int8")
     assert (fp32["x"], fp32["y"]) == ([pytest.approx(16 / 1.025)], [0.0])
     assert int8["y"] == [pytest.approx(2.0)]
-    assert int8["error_y"]["array"] == [pytest.approx(1.96 * 0.1)]
+    assert int8["error_y"]["array"] == [pytest.approx(NORMAL_95 * 0.1)]
     areas = fp32["marker"]["size"] ** 2 / int8["marker"]["size"] ** 2
     assert areas == pytest.approx(PEAKS["fp32"] / PEAKS["ort-int8"])
 

@@ -31,6 +31,7 @@ from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.statistics.spread import NORMAL_95
 
 pytestmark = pytest.mark.slow("draws pictures")
 
@@ -198,7 +199,7 @@ def test_a_bar_of_perplexity_is_its_change_against_the_reference() -> None:
     (*_, axis) = finished(drawing_of("precision", chart_findings())).axes
     assert axis.get_title(loc="left") == "Perplexity change, %"
     assert [width for _, width in bars_of(axis)] == pytest.approx([0, 0.1, 0, 2])
-    assert errors_of(axis)[-1] == pytest.approx([2 - 1.96 * 0.1, 2 + 1.96 * 0.1])
+    assert errors_of(axis)[-1] == pytest.approx([2 - NORMAL_95 * 0.1, 2 + NORMAL_95 * 0.1])
 
 
 def test_a_change_within_the_band_is_no_long_bar() -> None:

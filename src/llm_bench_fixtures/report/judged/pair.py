@@ -11,12 +11,12 @@ from typing import Any
 
 from llm_bench_fixtures.gate.options import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.paired.differences import Finding, Measurand, ratios
 from llm_bench_fixtures.paired.display import short_name
 from llm_bench_fixtures.paired.judgement import is_alike
 from llm_bench_fixtures.paired.resolution import Resolution, resolutions
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
-from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand, ratios
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, JudgedRow, causes_of, rows_of
@@ -25,6 +25,7 @@ from llm_bench_fixtures.report.renderers.columns import columns, wrapped_lines
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction
+from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
 from llm_bench_fixtures.text import printable, printable_lines, some_of
 
 MOVED = (*WORSE, *BETTER)

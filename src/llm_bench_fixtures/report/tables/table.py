@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SIZES, Notation, common_unit, notation_of
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.statistics.ratio import Speedup
+from llm_bench_fixtures.statistics.shares import exact_interval
 
 VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables have
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.need import Standing
 from llm_bench_fixtures.answer.standings import Judged, Meeting
-from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import metric_figures, variants_table
@@ -35,6 +34,7 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, Rep
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.statistics.shares import exact_interval
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
 SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")

@@ -17,22 +17,19 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, METRICS, Direction, Metric
-from llm_bench_fixtures.statistics.robust import NORMAL_MAD, hodges_lehmann, robust_deviation
+from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
+from llm_bench_fixtures.statistics.robust import clip_outliers, hodges_lehmann
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
 # What is known of each round.
 JUDGED = tuple(metric for metric in METRICS if metric.name in Times.__struct_fields__)
-LEAST_PAIRS = 3  # for an interval that means anything
 # The prior counts for at most so many times a test's own degrees of freedom. All tests of a pair share its two
 # processes, so together they say less than as many independent ones; and a test that varies more than its few pairs
 # show must not rest on the others alone.
 MOST_BORROWED = 1.0
-POWER = 0.95  # the probability that the minimum detectable effect is detected
 # What a round's time consists of, each piece compared by itself, so that a disturbance strikes one piece and not all.
 PIECES = {"ttft_s": "prefills_s", "tpot_s": "steps_s"}
-LEAST_CLIPPED = 5  # pairs; of fewer none can be told to be an outlier
-CLIP_WIDTH = 4.0  # standard deviations from the median
 
 
 @dataclass(frozen=True)
@@ -142,27 +139,6 @@ def estimate(
     return replace(found, p=found.p_of(0.0))
 
 
-def clip_outliers(values: Sequence[float], scale: float) -> tuple[list[float], float]:
-    """The values, drawn in to CLIP_WIDTH standard deviations from their median, and the share that needed no drawing.
-
-    It is one step of Huber's location (1964). The standard deviation is the robust one of the values, but at least
-    `scale`. The standard error of the mean of drawn-in values is theirs divided by the share, as it is of Winsorized
-    means. Of fewer than LEAST_CLIPPED values none is drawn in.
-    """
-    width = CLIP_WIDTH * max(robust_deviation(values), scale) if len(values) >= LEAST_CLIPPED else 0.0
-    if not width:
-        return list(values), 1.0
-    middle = statistics.median(values)
-    drawn = [min(max(value, middle - width), middle + width) for value in values]
-    return drawn, sum(abs(value - middle) <= width for value in values) / len(values)
-
-
-def common_scale(groups: Sequence[Sequence[float]]) -> float:
-    """The robust standard deviation of values around the median of their own group; 0 if there are no values."""
-    apart = [abs(value - statistics.median(values)) for values in groups if values for value in values]
-    return NORMAL_MAD * statistics.median(apart) if apart else 0.0
-
-
 def verdict_of(known: PairedDifference | None, limit: float, *, is_found: bool) -> Verdict:
     """limit: the logarithm of 1 + the threshold. is_found: whether the difference is significant.
 
@@ -180,27 +156,3 @@ def verdict_of(known: PairedDifference | None, limit: float, *, is_found: bool) 
     if is_found and known.mean < 0 and known.low <= -limit:
         return Verdict.IMPROVED if known.mean <= -limit else Verdict.SLIGHTLY_BETTER
     return Verdict.INCONCLUSIVE
-
-
-def minimum_detectable_effect(deviation: float, pairs: int, alpha: float) -> float:
-    """The smallest change, as a share, that so many pairs tell from none with a probability of 95 %.
-
-    deviation: standard deviation between pairs, of the logarithms. The formula is (t of the test + t of the power) x
-    standard error, with Student's quantiles. With a threshold below it equal versions are often not
-    found to be unchanged. Infinite for fewer than three pairs.
-    """
-    if pairs < LEAST_PAIRS:
-        return math.inf
-    error, freedom = deviation / math.sqrt(pairs), pairs - 1
-    of_test = student_half_width(error, freedom, 1 - alpha)
-    of_power = student_half_width(error, freedom, 2 * POWER - 1)  # one-sided
-    return math.expm1(of_test + of_power)
-
-
-def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    """The standard deviation within groups that may differ in their means; None if no group has two values."""
-    known = [group for group in groups if len(group) > 1]
-    freedom = sum(len(group) - 1 for group in known)
-    if not freedom:
-        return None
-    return math.sqrt(sum(statistics.variance(group) * (len(group) - 1) for group in known) / freedom)

@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.paired.protocol import Times
-from llm_bench_fixtures.paired.statistics import (
+from llm_bench_fixtures.paired.differences import (
     JUDGED,
-    clip_outliers,
-    common_scale,
     estimate,
-    minimum_detectable_effect,
     pair_difference,
-    pooled_deviation,
 )
+from llm_bench_fixtures.paired.protocol import Times
 
 BY_NAME = {metric.name: metric for metric in JUDGED}
 LATENCY, THROUGHPUT = BY_NAME["latency_s"], BY_NAME["decode_tokens_per_s"]
@@ -85,24 +81,6 @@ def test_each_batch_of_a_prefill_is_compared_by_itself() -> None:
     assert pair_difference(BY_NAME["ttft_s"], [(base, head)]) == pytest.approx(math.log(2))
 
 
-def test_what_lies_far_off_is_drawn_in() -> None:
-    """Around the median 0 the absolute deviations' median is 1, so that 4 x 1.4826 is the farthest."""
-    values, kept = clip_outliers([-2.0, -1.0, 0.0, 1.0, 100.0], scale=0.0)
-    assert values == pytest.approx([-2.0, -1.0, 0.0, 1.0, 4 * 1.4826])
-    assert kept == 0.8
-
-
-def test_what_other_tests_vary_by_is_not_far_off() -> None:
-    values = [-2.0, -1.0, 0.0, 1.0, 100.0]
-    assert clip_outliers(values, scale=25.0) == (values, 1.0)
-    assert clip_outliers([0.0, 0.0, 9.0], scale=0.0) == ([0.0, 0.0, 9.0], 1.0)  # of three none is known to be far
-
-
-def test_the_scale_is_around_each_groups_own_median() -> None:
-    assert common_scale([[0.0, 1.0, 2.0], [100.0, 101.0, 102.0]]) == pytest.approx(1.4826)
-    assert common_scale([]) == 0.0
-
-
 @given(st.lists(st.lists(st.tuples(seconds, seconds), min_size=1, max_size=5), min_size=3, max_size=8))
 def test_swapping_the_sides_of_rounds_turns_each_difference(pairs: list[list[tuple[float, float]]]) -> None:
     for rows in pairs:
@@ -129,18 +107,3 @@ def test_scaling_all_times_changes_no_difference(pairs: list[list[tuple[float, f
         return [value for value in found if value is not None]
 
     assert differences_of(scale) == pytest.approx(differences_of(1.0), abs=1e-9)
-
-
-def test_what_so_many_pairs_resolve_by_hand() -> None:
-    """Student's quantiles with 7 degrees: 97.5 % is 2.3646, 95 % is 1.8946."""
-    assert minimum_detectable_effect(0.01, 8, alpha=0.05) == pytest.approx(
-        math.expm1((2.3646 + 1.8946) * 0.01 / math.sqrt(8)), rel=1e-4
-    )
-    assert minimum_detectable_effect(0.01, 2, alpha=0.05) == math.inf
-
-
-def test_groups_are_pooled_around_their_own_means() -> None:
-    """Variances 1 with one degree of freedom and 4 with two: (1 + 8) / 3."""
-    groups = [[0.0, math.sqrt(2)], [8.0, 10.0, 12.0], [5.0]]
-    assert pooled_deviation(groups) == pytest.approx(math.sqrt(3))
-    assert pooled_deviation([[1.0]]) is None
