@@ -141,7 +141,8 @@ def run_suite(report: Path, cache: Path, arguments: Sequence[str], hidden_seed: 
         command = [sys.executable, str(ROOT / "tools" / "hidden_neighbour.py"), hidden_seed, *command]
     environment = dict(os.environ)
     if slow:
-        environment |= {"LLM_BENCH_SLOW": slow, "PYTHONPATH": str(ROOT / "tools")}
+        path = os.pathsep.join(filter(None, (str(ROOT / "tools"), environment.get("PYTHONPATH", ""))))
+        environment |= {"LLM_BENCH_SLOW": slow, "PYTHONPATH": path}
         command += ["-p", "suite_injection"]
     started = time.perf_counter()
     with (report / OUTPUT_FILE).open("w", encoding="utf-8") as output:
