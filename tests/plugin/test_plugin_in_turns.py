@@ -18,7 +18,7 @@ import unhurried
 from toy_engine import FILES, SIZES, SUITE
 from waiting import wait_until
 
-from llm_bench_fixtures.session import budget, further, measuring
+from llm_bench_fixtures.session import budget, measuring
 from llm_bench_fixtures.session.blocks import Blocks, Step
 from llm_bench_fixtures.session.case import Measured
 
@@ -463,7 +463,7 @@ def large(toys: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Toys that are taken for large, and have three times as many rounds as the first ones."""
     monkeypatch.setattr(measuring, "LARGE_WEIGHTS", 0.0)
     monkeypatch.setattr(budget, "MOST_TIMES", 3.0)
-    monkeypatch.setattr(further, "MOST_TIMES", 3.0)
+    monkeypatch.setattr(measuring, "MOST_TIMES", 3.0)
     toys.write(**FILES | {"conftest": FILES["conftest"] + COUNTED}, test_own=SIZES)
     return toys
 

@@ -463,6 +463,29 @@ def test_elsewhere_there_are_no_further_rounds(more: dict[str, Any]) -> None:
     assert (bench.ran(), bench.forecast.left_s) == (ran, None)
 
 
+@pytest.mark.parametrize(
+    ("is_told", "rounds", "further"),
+    [(True, None, {CASE}), (False, None, set()), (True, ROUNDS, set())],
+    ids=["told", "not told", "rounds given"],
+)
+def test_a_small_models_cases_have_further_rounds_where_the_answer_goes_by_them(
+    is_told: bool, rounds: int | None, further: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the usual first rounds. Not while nobody has told by which cases it goes, as where a plugin orders the
+    tests, nor where the number of rounds is given."""
+    monkeypatch.setattr(blocks.Blocks, "unsettled", property(lambda self: self.alive))
+    bench = make(Fake("fp32"), Fake("bf16"), **{**GIVEN, "weights": 1e8, "rounds": rounds})
+    stages = {CASE: Stage.LATENCY, "other": Stage.OTHER}
+    if is_told:
+        bench.side_by_side.go_by(stages.__getitem__, [(case, "precision") for case in stages])
+    ran: set[str] = set()
+    for case in stages:
+        bench.ask("fp32", WORKLOAD, "bf16", case=case, take_again=lambda _, case=case: ran.add(case))
+    assert bench.side_by_side.first_rounds(CASE, ("fp32", "bf16")) is None
+    bench.side_by_side.further.run()
+    assert ran == further
+
+
 def test_where_variants_are_loaded_in_groups_no_further_rounds_follow() -> None:
     """Bug: cases of groups that are closed had two rounds for good."""
     bench = make(Fake("fp32"), Fake("bf16"), **GIVEN)

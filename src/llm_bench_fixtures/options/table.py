@@ -142,8 +142,8 @@ OPTIONS = (
         "rounds",
         "auto",
         "N",
-        "least number of timed rounds of each benchmark. auto: 3, or 2 where further ones follow, or where a round "
-        "takes over 2 seconds and the interval is narrow enough by then",
+        "least number of timed rounds of each benchmark. auto: 3, or 2 where a large model's further ones follow, or "
+        "a round takes over 2 seconds and the interval is narrow enough by then",
     ),
     Option(
         "warmup_rounds",

@@ -10,7 +10,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -203,39 +203,38 @@ class Blocks:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether a further block would compare a variant with the reference that needs it."""
-        return len(self._going_on) > 1
+        """Whether further blocks are of use to any variant besides the reference."""
+        return len(self.unsettled) > 1
 
     @property
-    def _going_on(self) -> dict[str, Entry]:
+    def unsettled(self) -> dict[str, Entry]:
         """The reference, and the variants that further blocks are of use to: of a large model all, else those whose
-        interval isn't as narrow as asked; none without any of both."""
+        interval isn't as narrow as asked. Empty once the reference has failed."""
         alive = self.alive
         if self.reference not in alive:
             return {}
         if self.pace.is_large:
             return alive
         measured = {name: self._measured(entry) for name, entry in alive.items()}
-        asked = self.pace.max_noise
-        half_widths = self.pace.allocation.half_widths(self._ratios(measured), asked)
-        wide = [name for name, one in measured.items() if not self._is_settled(name, one, half_widths.get(name, asked))]
+        widths = self._half_widths(measured, self._ratios(measured))
+        wide = [name for name, one in measured.items() if not self._is_settled(name, one, widths[name])]
         return {name: entry for name, entry in alive.items() if name in (self.reference, *wide)}
 
     def go_on(self, step: Step) -> dict[str, Measured]:
         """Run one block more, once those that it is of use to are warmed up again, and return their figures, of the
         variants that a test asks for and that didn't fail; none where nothing was compared."""
         self.step, self.is_further, self.rested_s = step, True, 0.0
-        going_on = self._going_on
-        for name, entry in going_on.items():
+        unsettled = self.unsettled
+        for name, entry in unsettled.items():
             self.doing = "warming up"
             self._await_calm(entry)
             self.step(self.doing, name, None)
             with self._resting(entry), self._failing(entry):
                 if self._warms_up_briefly(entry):
                     entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
-                else:
+                elif not _is_short(entry):  # short rounds begin with untimed tokens anyway
                     list(self._turns(entry, NEVER))
-        names = [name for name in going_on if name in self.alive]
+        names = [name for name in unsettled if name in self.alive]
         if self.reference not in names or len(names) == 1:
             return {}
         self._run_block(names)
@@ -323,14 +322,14 @@ class Blocks:
         """The variants of the next block; the reference is among them as long as any other is."""
         alive = {name: self._measured(entry) for name, entry in self.alive.items()}
         ratios = self._ratios(alive)
-        half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
+        widths = self._half_widths(alive, ratios)
         may_go_on = self.elapsed_s + self.block_s <= self._longest_s
         longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
         self.is_open = bool(longer)
         wanting = [
             name
             for name, measured in alive.items()
-            if self._wants_more(name, measured, half_widths.get(name, self.pace.max_noise), goes_on=name in longer)
+            if self._wants_more(name, measured, widths[name], goes_on=name in longer)
         ]
         others = [name for name in wanting if name != self.reference]
         with_reference = [self.reference] if self.reference in alive else []
@@ -341,6 +340,11 @@ class Blocks:
 
     def _ratios(self, alive: Mapping[str, Measured]) -> dict[str, LogRatio]:
         return {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
+
+    def _half_widths(self, alive: Iterable[str], ratios: Mapping[str, LogRatio]) -> dict[str, float]:
+        """How wide half of each one's interval may be."""
+        asked = self.pace.max_noise
+        return dict.fromkeys(alive, asked) | self.pace.allocation.half_widths(ratios, asked)
 
     def _is_settled(self, name: str, measured: Measured, half_width: float) -> bool:
         """Whether its interval is as narrow as asked, by as many rounds as that takes."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.progress import Left, Phase
-from llm_bench_fixtures.session.budget import MOST_TIMES, times_of_cases
+from llm_bench_fixtures.session.budget import times_of_cases
 from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.forecast import MARGIN, WorkKind
 
@@ -48,13 +48,15 @@ class Visited:
         """Seconds of a further block, by the rounds so far and what went on between them; 0 before any."""
         done = {name: [one.latency_s for one in entry.rounds.values()] for name, entry in self.blocks.entries.items()}
         all_s = sum(map(sum, done.values()))
-        each_s = sum(fmean(done[name]) for name in self.blocks.alive if done[name])
+        each_s = sum(fmean(done[name]) for name in self.blocks.unsettled if done[name])
         return self.blocks.in_a_row * each_s * (self.first_s + self.further_s) / all_s if all_s else 0.0
 
-    def can_go_on(self, most_times: float) -> bool:
-        """Whether a further block would compare anything that a test asked for, and not be more than is of use."""
-        is_useful = self.further_s + self.block_s / 2 <= (most_times - 1) * self.first_s
-        return self.blocks.can_go_on and bool(self.takers) and self.block_s > 0 and is_useful
+    def left_s(self, most_times: float) -> float:
+        """Seconds that its further rounds may still take; 0 where a further block would compare nothing that a test
+        asked for, or be more than is of use."""
+        left_s, block_s = (most_times - 1) * self.first_s - self.further_s, self.block_s
+        is_useful = self.blocks.can_go_on and bool(self.takers) and 0 < block_s / 2 <= left_s
+        return left_s if is_useful else 0.0
 
 
 class FurtherRounds:
@@ -65,9 +67,9 @@ class FurtherRounds:
         setup: Setup,
         loader: VariantLoader,
         deadline: Deadline,
-        most_times: Callable[[], float] = lambda: MOST_TIMES,
+        most_times: Callable[[], float],
     ) -> None:
-        """most_times: tells how many times the time of its first rounds a case gets at most."""
+        """most_times: tells how many times the time of its first rounds a case gets at most, when asked."""
         self._most_times = most_times
         self._setup = setup
         self._loader = loader
@@ -90,12 +92,12 @@ class FurtherRounds:
                     other.takers.pop(variant, None)
             visited.takers[variant] = taker
 
-    def expect(self, counts: Callable[[str], bool] = lambda _: False) -> None:
-        """Expect as many further rounds as there is time for besides all else that is to come. counts: whether a case
-        whose first rounds are to come will have some, by its name."""
-        forecast = self._setup.forecast
-        first_s = forecast.timed_s(counts) + sum(one.first_s for one in self._visited)
-        most_s = (self._most_times() - 1) * first_s - sum(one.further_s for one in self._visited)
+    def expect(self, will_have_some: Callable[[str], bool] = lambda _: False) -> None:
+        """Expect as many further rounds as there is time for besides all else that is to come. will_have_some: whether
+        a case will whose first rounds are to come, by its name."""
+        forecast, most_times = self._setup.forecast, self._most_times()
+        to_come_s = (most_times - 1) * forecast.timed_s(will_have_some)
+        most_s = to_come_s + sum(one.left_s(most_times) for one in self._visited)
         forecast.expect(WorkKind.FURTHER, "", min(self._spare_s(1.0), most_s))
         if forecast.expected_s(WorkKind.FURTHER, "") <= 0:
             self.forget()
@@ -126,9 +128,9 @@ class FurtherRounds:
         if not self._visited:
             return None
         most = self._most_times()
-        able = [one for one in self._visited if one.can_go_on(most) and one.block_s <= spare_s]
+        able = [one for one in self._visited if one.left_s(most) and one.block_s <= spare_s]
         own_s = spare_s + sum(one.further_s for one in able)
-        times = times_of_cases([(one.first_s, len(one.found)) for one in able], own_s, most)
+        times = times_of_cases([(one.first_s, len(one.blocks.unsettled)) for one in able], own_s, most)
         used = {  # in the middle of the next block
             number: (one.further_s + one.block_s / 2) / ((many - 1) * one.first_s)
             for number, (one, many) in enumerate(zip(able, times, strict=True))

@@ -53,7 +53,7 @@ class SideBySide:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
-        self._stage: Callable[[str], Stage] = lambda _: Stage.LATENCY  # of a case; until `go_by`, all decide
+        self._stage: Callable[[str], Stage] | None = None  # of a case; None: not known
         self._setup = setup
         self._loader = loader
         self._reference = reference
@@ -91,7 +91,11 @@ class SideBySide:
     def weight_of(self, case: str, scenario: str) -> float:
         """Weight of a benchmark's share in the time; above 1 where the answer goes by the case."""
         weight = self._scenario_weight(scenario)
-        return weight if weight > 1 and self._stage(case) is not Stage.OTHER else 1.0
+        return weight if weight > 1 and self._stage_of(case) is not Stage.OTHER else 1.0
+
+    def _stage_of(self, case: str) -> Stage:
+        """Until `go_by` tells, the answer goes by all cases."""
+        return self._stage(case) if self._stage else Stage.LATENCY
 
     def first_rounds(self, case: str, variants: Collection[str]) -> int | None:
         """Timed rounds that are enough at first, as further ones follow; None: as many as are usual, as before quality.
@@ -99,27 +103,28 @@ class SideBySide:
         A case's first rounds share one state of the machine, and those that come later have others. variants: the ids
         of those that take turns.
         """
-        is_late = self._is_large and self._stage(case) > Stage.QUALITY
+        is_late = self._is_large and self._stage_of(case) > Stage.QUALITY
         return FEWEST_PAIRS if is_late and self._is_followed(case, variants) else None
 
     def _is_followed(self, case: str, variants: Collection[str]) -> bool:
         """Whether further rounds of a case follow where they have time. variants: the ids of those that take turns."""
-        return self._goes_on(case) and self._reference in variants and len(variants) > 1
+        return self._has_further_rounds(case) and self._reference in variants and len(variants) > 1
 
-    def _goes_on(self, case: str) -> bool:
+    def _has_further_rounds(self, case: str) -> bool:
         """Whether a case has further rounds where its variants take turns and are loaded together: with a large model,
-        whose rounds are long and few, in what a given time leaves; else where the answer goes by it."""
+        whose rounds are long and few, in what a given time leaves; else where it is known that the answer goes by it.
+        """
         settings, lineup = self._setup.settings, self._loader.lineup
         has_turns = lineup is not None and len(lineup.groups) == 1 and len(lineup.groups[0]) > 1
         if not has_turns or not settings.max_noise:
             return False
         if self._is_large:
             return "time" in settings.given and self._deadline.is_limited
-        return settings.rounds is None and self._stage(case) is not Stage.OTHER
+        return settings.rounds is None and self._stage is not None and self._stage(case) is not Stage.OTHER
 
     def expect_further(self) -> None:
         """Expect further rounds in the time that is left besides all else."""
-        self.further.expect(self._goes_on)
+        self.further.expect(self._has_further_rounds)
 
     def measure(
         self,
