@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from run_factory import BLOCKS_S, asking, make_block_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.answer.evidence import evidence_of
@@ -105,3 +106,17 @@ def test_what_is_wanted_is_picked_first() -> None:
         picks = picks_of(evidence_of(lossy_run()), asking("ppl_ratio<=1.01", want))
         assert picks[0].reader is want
         assert {one.reader for one in picks} == set(Reader)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "spread", "runs"),
+    [(1.5, 0.3, 2), (1.2, 0.4, 11), (1.05, 0.4, 39), (2.0, 0.01, None)],
+    ids=["likely", "open", "close", "decided"],
+)
+def test_how_many_runs_would_decide(speedup: float, spread: float, runs: int | None) -> None:
+    """Of ten pairs, up and down by the spread, six are not trimmed: the standard error is the spread by the root of
+    10 / (6 x 5), and Student's t of five degrees of freedom is 2.571, so that half the interval is 1.484 spreads wide.
+    It excludes 1 once that is log(1.5) = 0.405, or log(1.2) = 0.182; 1.05 counts as tied at log(1.1) = 0.095. An
+    interval narrows with the root of the number of runs."""
+    found = pick(make_run([make_block_record(spread=0.0), make_block_record("v0", speedup, spread)]), Reader.LATENCY)
+    assert found.runs_to_decide == runs

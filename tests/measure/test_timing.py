@@ -306,25 +306,29 @@ def test_the_first_step_after_a_pause_counts_as_the_mean_of_its_slice() -> None:
     """By hand: tokens at 1, 2, 3, then after a pause steps of 5, 1 and 3, after another one of 9 alone, and 1 s more.
     The 5 becomes 2, and the 9 stays, so that the round is 3 s shorter."""
     batch = BatchTimes((1.0, 2.0, 3.0, 8.0, 9.0, 12.0, 21.0), 22.0, paused_after=(2, 5))
-    (warm,) = without_cold_steps(Round(22.5, (batch,), ())).batches
+    done = without_cold_steps(Round(22.5, (batch,), ()))
+    (warm,) = done.batches
     assert warm.tokens_s == (1.0, 2.0, 3.0, 5.0, 6.0, 9.0, 18.0)
     assert warm.end_s == 19.0
-    assert without_cold_steps(Round(22.5, (batch,), ())).latency_s == 19.5
+    assert (done.latency_s, done.cold_steps) == (19.5, 1)
 
 
 def test_all_steps_that_begin_within_ten_milliseconds_of_a_pause_are_cold() -> None:
     """Steps of 4, 3, 3 and 3 ms after a pause begin 0, 4, 7 and 10 ms after it; two of 2 ms follow."""
     steps_s = (0.004, 0.003, 0.003, 0.003, 0.002, 0.002)
     tokens_s = tuple(accumulate(steps_s, initial=0.1))
-    (warm,) = without_cold_steps(Round(1.0, (BatchTimes(tokens_s, tokens_s[-1], (0,)),), ())).batches
+    done = without_cold_steps(Round(1.0, (BatchTimes(tokens_s, tokens_s[-1], (0,)),), ()))
     mean_s = (0.003 + 0.002 + 0.002) / 3
-    assert Round(1.0, (warm,), ()).decode_steps_s == pytest.approx((mean_s,) * 3 + (0.003, 0.002, 0.002))
+    assert done.decode_steps_s == pytest.approx((mean_s,) * 3 + (0.003, 0.002, 0.002))
+    assert done.cold_steps == 3
 
 
 def test_where_all_steps_are_cold_the_last_one_stands_for_them() -> None:
     batch = BatchTimes((0.1, 0.104, 0.107, 0.109), 0.109, (0,))
-    (warm,) = without_cold_steps(Round(1.0, (batch,), ())).batches
+    done = without_cold_steps(Round(1.0, (batch,), ()))
+    (warm,) = done.batches
     assert Round(1.0, (warm,), ()).decode_steps_s == pytest.approx((0.002,) * 3)
+    assert done.cold_steps == 2
 
 
 @pytest.mark.parametrize("paused_after", [(), (2,)], ids=["no pause", "a pause after the last token"])

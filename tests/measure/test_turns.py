@@ -178,7 +178,7 @@ def test_what_warms_up_runs_bound_and_before_the_round(
     order: list[object] = []
 
     class Noted:
-        threads = ()
+        threads = cores = ()
 
         @contextmanager
         def applied(self, draw: int) -> Iterator[None]:

@@ -26,6 +26,8 @@ ROUND = Round(
     continuations=((7, 8), (9, 10)),
     energy_j=3.0,
     waited_s=0.0,
+    cold_steps=3,
+    is_bound=True,
 )
 
 
@@ -47,6 +49,7 @@ def test_a_record_holds_its_rounds_batches_and_texts() -> None:
     assert record.batches_s == ((0.25, 0.25),) * 2
     assert record.tokens_s == (((0.1, 0.2), (0.1, 0.2)),) * 2
     assert (record.batch_rows, record.pauses, record.crowded_rounds) == ((1, 1), 2, 1)
+    assert (record.cold_steps, record.bound_rounds) == (6, 2)
     assert record.core_to_core == (2.0, 4.0)
     assert (record.energy_j, record.waited_s, record.reference_s) == ((3.0, 3.0), (0.0, 0.0), ())
     assert record.outputs == ("(7, 8)", "(9, 10)")

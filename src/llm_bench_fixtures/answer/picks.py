@@ -81,6 +81,9 @@ class Pick:
     """Whether the reference keeps the limits, so that it is used where nothing else is better."""
     batch_size: int = 1
     """Batch size of the workload on which times were compared."""
+    runs_to_decide: int | None = None
+    """About how many runs like this, pooled, would tell the best from the others. None where that is told, and where
+    the run can't tell how far its figures scatter."""
 
     @property
     def best(self) -> Choice:
@@ -207,6 +210,8 @@ def _ranked(
         outcome, order = Outcome.UNDECIDED, sorted(order, key=lambda name: is_near and name != best)
     else:
         outcome, order = (Outcome.REFERENCE if best == reference else Outcome.WINNER), [best, *level]
+    open_ = [gains[name] if best == reference else to_best[name] for name in unclear]
+    runs = len(standings.seen.reference.by_run) if standings.seen.reference else 1
     beyond = {name: compare(name, best) for name in names if name not in kept}
     certain = {name for name, found in beyond.items() if found.is_faster}
     probable = {name for name in beyond if name in blank.undecided and _is_probably_faster(beyond[name])}
@@ -217,7 +222,20 @@ def _ranked(
         choices=tuple(choice(name, name in better or not is_in, name in unclear) for name in order),
         better=tuple(better),
         beyond_limit=tuple(choice(name, name in certain, name not in certain) for name in faster),
+        runs_to_decide=_runs_to_decide(open_, runs),
     )
+
+
+def _runs_to_decide(found: Sequence[Found], runs: int) -> int | None:
+    """How many runs it takes until each interval excludes 1, or is no wider than WIDE to either side.
+
+    An interval narrows with the root of the number of its rounds. runs: so many were pooled.
+    """
+    intervals = [one for one in found if isinstance(one, Speedup) and one.low < one.high]
+    if not found or len(intervals) < len(found):
+        return None
+    excess = (math.log(one.high / one.low) / 2 / max(abs(math.log(one.ratio)), math.log1p(WIDE)) for one in intervals)
+    return max(math.ceil(runs * max(excess) ** 2), runs + 1)
 
 
 def _is_probably_faster(found: Found) -> bool:

@@ -123,6 +123,12 @@ class Round:
     preemptions: int = 0
     """How often its process was suspended wherever it was."""
 
+    cold_steps: int = 0
+    """How many decode steps count as the mean of those after them, as a pause had made them cold."""
+
+    is_bound: bool = False
+    """Whether the threads that computed it had a core each."""
+
     @property
     def pauses(self) -> int:
         """How often it paused, or was preempted."""
@@ -284,24 +290,28 @@ def without_cold_steps(done: Round) -> Round:
     begin within COLD_S count as the mean of the steps after them, up to the next pause. Where all begin within COLD_S,
     the last one stands for them.
     """
-    batches, saved_s = [], 0.0
+    batches, saved_s, cold_steps = [], 0.0, 0
     for before in done.batches:
-        after = _without_cold_steps(before)
+        after, cold = _without_cold_steps(before)
         batches.append(replace(after, began_s=before.began_s - saved_s))
         saved_s += before.end_s - after.end_s
-    return replace(done, latency_s=done.latency_s - saved_s, batches=tuple(batches))
+        cold_steps += cold
+    return replace(done, latency_s=done.latency_s - saved_s, batches=tuple(batches), cold_steps=cold_steps)
 
 
-def _without_cold_steps(batch: BatchTimes) -> BatchTimes:
+def _without_cold_steps(batch: BatchTimes) -> tuple[BatchTimes, int]:
+    """The batch, and how many of its steps were cold."""
+    cold_steps = 0
     steps_s = [later - earlier for earlier, later in pairwise(batch.tokens_s)]
     for first, end in pairwise((*batch.paused_after, len(steps_s))):
         slice_s = steps_s[first:end]
         cold = sum(began_s < COLD_S for began_s in accumulate(slice_s[:-1], initial=0.0)) if slice_s else 0
         if warm := slice_s[cold:] or slice_s[-1:]:
             steps_s[first : first + cold] = [fmean(warm)] * cold
+            cold_steps += min(cold, len(slice_s) - 1)  # the last one may stand for all
     tokens_s = tuple(accumulate((*batch.tokens_s[:1], *steps_s)))
     saved_s = batch.tokens_s[-1] - tokens_s[-1] if tokens_s else 0.0
-    return replace(batch, tokens_s=tokens_s, end_s=batch.end_s - saved_s)
+    return replace(batch, tokens_s=tokens_s, end_s=batch.end_s - saved_s), cold_steps
 
 
 def check_times(times: Sequence[BatchTimes], new_tokens: Sequence[int]) -> None:

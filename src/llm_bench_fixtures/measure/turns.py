@@ -49,6 +49,7 @@ def take_turns(
     pauses = Pauses(pause, slice_tokens) if slice_tokens else None
     does_pause = 0 < 2 * slice_tokens <= sum(workload.new_tokens_by_batch)
     binding = binding_of(model)
+    is_bound = draw is not None and bool(binding.cores)
     done: list[Round] = []
     with binding.applied(draw) if draw is not None else nullcontext():
         if warms:
@@ -59,7 +60,7 @@ def take_turns(
             if pauses:
                 one = without_cold_steps(one)
                 pauses.release()
-            done.append(replace(one, probe_s=probe_s))
+            done.append(replace(one, probe_s=probe_s, is_bound=is_bound))
         if not pauses and not is_preempted:
             fall_asleep()
     return tuple(done)

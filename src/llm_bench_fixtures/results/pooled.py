@@ -13,6 +13,7 @@ from typing import Any
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
 JOINED = ("rounds_s", "probe_s", "batches_s", "tokens_s", "energy_j", "waited_s")  # a value a round
+COUNTS = ("pauses", "cold_steps", "bound_rounds", "crowded_rounds")
 IN_BLOCKS = ("reference_s", "reference_waited_s", "core_to_core")
 MEDIANS = ("load_s", "compile_s", "conversion_s", "first_generate_s", "resident_before_load_bytes")  # per variant
 OF_QUALITY = ("quality", "quality_note", "loss_blocks", "item_blocks")
@@ -54,8 +55,7 @@ def pooled_record(runs: Sequence[Record | None]) -> Record:
     peaks = sorted((one.memory for one in found if one.memory), key=lambda memory: memory.own_bytes)
     fields |= {
         "reason": "; ".join(dict.fromkeys(one.reason for one in found if one.reason)),
-        "pauses": sum(one.pauses for one in found),
-        "crowded_rounds": sum(one.crowded_rounds for one in found),
+        **{name: sum(getattr(one, name) for one in found) for name in COUNTS},
         "memory": peaks[(len(peaks) - 1) // 2] if peaks else None,
         "extra": _medians([one.extra for one in found]),
         "metrics": _medians([one.metrics for one in found]),

@@ -158,6 +158,10 @@ class Record(RecordHead):
     """Prompts in each batch."""
     pauses: Count = 0
     """How often its rounds paused, in which others had their turn: 0 where each was a turn."""
+    cold_steps: Count = 0
+    """How many decode steps count as the mean of those after them, as a pause had made them cold."""
+    bound_rounds: Count = 0
+    """How many rounds the threads that compute had a core each in."""
     crowded_rounds: Count = 0
     """How many more rounds were run, and are left out because other programs ran in their blocks."""
     energy_j: tuple[Figure, ...] = ()
@@ -233,7 +237,9 @@ class VariantResult:
     threads: Count | None = None
     """Number of threads; None: the provenance's."""
     threads_of: Name | None = None
-    """Id of the variant that differs from it in threads only."""
+    """Id of the variant that differs from it only in the number of threads, or in how they wait."""
+    is_passive: bool = False
+    """Whether its threads sleep while they wait for work."""
     load_s: Figure | None = None
     compile_s: Figure | None = None
     """Seconds of compiling in this run, or in the one whose code it reuses; None where nothing is compiled."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from run_factory import make_block_record, make_record, make_run
 
 from llm_bench_fixtures.report.findings import findings_of
@@ -28,9 +30,33 @@ def test_a_run_in_blocks() -> None:
 def test_how_often_rounds_paused() -> None:
     """A record has ten rounds; one that was measured alone is a turn of its own."""
     records = [make_block_record(spread=0.0, pauses=30), make_block_record("bf16", 2.0, pauses=20), make_record("nf4")]
-    assert footnotes(*records)[1] == (
-        "20 rounds were paused 50 times so that variants could alternate. The slow first decode steps after a pause "
-        "between tokens count as the mean of the steps that follow."
+    told = footnotes(*records)
+    assert told[1] == "20 rounds were paused 50 times so that variants could alternate."
+    assert not any("cold" in one or "whole rounds" in one for one in told)
+
+
+def test_how_many_decode_steps_were_cold() -> None:
+    """Ten rounds of three decode steps of each; without saved times of tokens only the number."""
+    tokens_s = (((0.1, 0.2, 0.3, 0.4),),) * 10
+    fp32 = make_block_record(spread=0.0, pauses=30, cold_steps=7, tokens_s=tokens_s)
+    bf16 = make_block_record("bf16", 2.0, pauses=10, cold_steps=5, tokens_s=tokens_s)
+    assert footnotes(fp32, bf16)[2] == (
+        "12 of 60 decode steps followed a pause with cold caches: each counts as the mean of the warm steps after it."
+    )
+    assert footnotes(*(replace(one, tokens_s=()) for one in (fp32, bf16)))[2].startswith("12 decode steps followed")
+
+
+def test_who_ran_whole_rounds_though_others_paused() -> None:
+    records = [make_block_record(spread=0.0, pauses=30), make_block_record("endpoint", 2.0)]
+    assert footnotes(*records)[2] == "Turns of endpoint were whole rounds."
+
+
+def test_whose_threads_were_bound() -> None:
+    """Each record has ten rounds."""
+    bound = {"fp32": 10, "bf16": 4, "nf4": 0}
+    records = [make_block_record(name, 2.0, bound_rounds=rounds) for name, rounds in bound.items()]
+    assert footnotes(*records)[2] == (
+        "Computing threads bound to a core each: fp32; bound in some rounds: bf16; not bound: nf4."
     )
 
 

@@ -26,6 +26,7 @@ from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 _SMALL = f"{SMALL * 100:.0f} %"
+MOST_RUNS = 20  # that somebody may want to pool
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Recommendation:
     figure: str
     """The variant's latency, throughput or memory."""
     gain: str
-    """Its gain over the reference, of time with the interval."""
+    """Gain over the reference; a gain of time has its interval."""
     standing: str
     """How it stands to the reference, for a line of its own."""
     sentence: str
@@ -251,8 +252,8 @@ def _use(name: str, served: Sequence[Pick], seen: Evidence) -> str:
 
 def _undecided(served: Sequence[Pick], readers: str, seen: Evidence) -> str:
     words = ", ".join(_in_short(served[0].best.variant, served, seen))
-    certain = " ".join(_certain(pick, seen.run.reference) for pick in served)
-    return f"Undecided{readers}: {_likely(served[0], seen)}, {words}. {certain}"
+    certain = (_certain(pick, seen.run.reference) for pick in served)
+    return " ".join([f"Undecided{readers}: {_likely(served[0], seen)}, {words}.", *certain, *_to_decide(served)])
 
 
 def _likely(pick: Pick, seen: Evidence) -> str:
@@ -263,6 +264,15 @@ def _likely(pick: Pick, seen: Evidence) -> str:
 def _certain(pick: Pick, reference: str) -> str:
     """Which variants are shown to be better than the reference."""
     return f"Certainly {_PHRASES[pick.reader].better} than {reference}: {', '.join(pick.better) or 'none'}."
+
+
+def _to_decide(served: Sequence[Pick]) -> Iterator[str]:
+    """How many runs would decide it; nothing where that isn't known."""
+    runs = max((pick.runs_to_decide or 0 for pick in served), default=0)
+    if runs > MOST_RUNS:
+        yield f"More than {MOST_RUNS} pooled runs would be needed to decide."
+    elif runs:
+        yield f"About {runs} runs, pooled, would decide (llm-bench report RUN RUN ...)."
 
 
 def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: _ByReader) -> str:
@@ -300,7 +310,8 @@ def _sentence(pick: Pick, seen: Evidence, standings: Standings) -> str:
         return f"No other variant{within} {phrases.more}."
     gain = f"{'; '.join([_gain_in_figures(pick, seen), *_costs(pick, seen)])}."
     if pick.outcome is Outcome.UNDECIDED:
-        return f"Undecided: {_likely(pick, seen)}, {gain} {_certain(pick, seen.run.reference)}"
+        certain = _certain(pick, seen.run.reference)
+        return " ".join([f"Undecided: {_likely(pick, seen)}, {gain}", certain, *_to_decide([pick])])
     return f"{best} {phrases.best if len(pick.choices) == 1 else 'is among the best'}{within}: {gain}"
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.noise import cores_apart, disturbance, drift_by_variant, in_turns_at_all, was_alone
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
@@ -17,6 +19,7 @@ from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variat
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
 SHOWN_DRIFT = 0.05  # a calm machine shows less
 MANY_TOKENS = 4  # times their median prompt
+FREE = "not bound"
 
 
 def noise_warning(seen: Evidence) -> str:
@@ -63,6 +66,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
             "latencies from the same turns, with its 95 % interval."
         )
         yield from _pauses(run)
+        yield from _bound(run)
         if left_out := sum(record.crowded_rounds for record in run.measured()):
             yield f"{count(left_out, 'more round')} left out, because other programs ran meanwhile."
         yield from _disturbed(run)
@@ -81,16 +85,40 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
 
 
 def _pauses(run: Run) -> Iterator[str]:
-    """How often rounds paused, and what that does to their times."""
+    """How often rounds paused, what that does to their times, and which variants ran whole rounds."""
     records = [record for record in run.measured() if record.pauses]
     if not records:
         yield "No round paused: each turn was a whole round."
         return
     rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
-    yield (
-        f"{count(rounds, 'round was', 'rounds were')} paused {count(pauses, 'time')} so that variants could alternate. "
-        "The slow first decode steps after a pause between tokens count as the mean of the steps that follow."
-    )
+    paused = count(rounds, "round was", "rounds were")
+    yield f"{paused} paused {count(pauses, 'time')} so that variants could alternate."
+    if cold := sum(record.cold_steps for record in records):
+        batches = chain.from_iterable(chain.from_iterable(record.tokens_s for record in records))
+        steps = sum(len(tokens_s) - 1 for tokens_s in batches)
+        yield (
+            f"{cold:,}{f' of {steps:,}' if steps else ''} decode steps followed a pause with cold caches: each counts "
+            "as the mean of the warm steps after it."
+        )
+    whole = dict.fromkeys(record.variant for record in run.measured() if record.reference_s and not record.pauses)
+    if others := [name for name in whole if all(record.variant != name for record in records)]:
+        yield f"Turns of {', '.join(others)} were whole rounds."
+
+
+def _bound(run: Run) -> Iterator[str]:
+    """Whose threads had a core each; nothing where nobody's had."""
+    by_variant = grouped(run.measured(), lambda record: record.variant)
+    ways = grouped(by_variant, lambda name: _binding_of(by_variant[name]))
+    if ways.keys() != {FREE}:
+        told = (f"{way}: {', '.join(names)}" for way, names in ways.items())
+        yield f"Computing threads {'; '.join(told)}."
+
+
+def _binding_of(records: Iterable[Record]) -> str:
+    free = sum(len(one.rounds_s) - one.bound_rounds for one in records)
+    if not free:
+        return "bound to a core each"
+    return "bound in some rounds" if any(one.bound_rounds for one in records) else FREE
 
 
 def _disturbed(run: Run) -> Iterator[str]:
