@@ -159,6 +159,7 @@ def test_a_file_that_cannot_be_read_is_told_of(trend: Trend) -> None:
         (("--variant", "fp64"), "unknown variant 'fp64'. Known: bf16, fp32"),
         (("--variant", "int16"), "unknown variant 'int16'. Did you mean bf16? Known: bf16, fp32"),
         (("--variant", "bnb-nf4"), "on bnb-nf4"),
+        (("--variant", "ort-fp32-passive"), "on ort-fp32-passive"),
         (("--test", "nothing"), "of a test like 'nothing'"),
     ],
 )

@@ -135,7 +135,7 @@ def test_noise_is_said_before_the_answer() -> None:
         assert places == sorted(places)
         assert all(text.count(one) == 1 for one in found.noisy)
     assert noisy("a", "b", "c", "d", "e").noisy == (
-        "Noisy machine: a, b, c and 2 more. The report of each alone says what is safe to conclude.",
+        "Noisy machine: a, b, c and 2 more. The report of each alone says what is still certain.",
     )
 
 
@@ -315,5 +315,5 @@ def test_cells_of_a_sweep_are_compared_between_machines_only() -> None:
     assert [bool(run.left_out) for run in runs_of(found).runs] == [False, True, False, True]
     assert not any(run.left_out for run in runs_of(found, (), places).runs)
     workloads = (WORK.format(64), WORK.format(999))
-    assert runs_of(found, (), places).workload == "short/a, short/b: {}; long/a, long/b: {}".format(*workloads)
+    assert runs_of(found, (), places).workload == "short/a, short/b: {}. long/a, long/b: {}".format(*workloads)
     assert runs_of(found, (), places).pooled == ()

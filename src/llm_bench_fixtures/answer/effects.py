@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.picks import MUCH, Found
-from llm_bench_fixtures.models.variants import PASSIVE
+from llm_bench_fixtures.models.variants import passive_id
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import record_speedup, rounds_together, waiting_share
@@ -85,13 +85,16 @@ def waiting_threads(seen: Evidence) -> tuple[float, Mapping[str, float]] | None:
     """Shares of a round's time that threads wait for a core: the reference's, and those of the variants that wait long
     and weren't measured with threads that wait asleep.
 
-    None where nobody does, or the reference waits, too: then something else holds both up.
+    None where nobody does, where no variant has a process of its own, which that takes, and where the reference waits,
+    too: then something else holds both up.
     """
-    reference, measured = seen.reference, {variant.id for variant in seen.run.variants}
+    reference, asleep = seen.reference, {variant.id for variant in seen.run.variants if variant.is_passive}
     own = waiting_share(reference.rounds_s, reference.waited_s) if reference else None
     shares = ((record.variant, waiting_share(record.rounds_s, record.waited_s)) for record in seen.others)
-    long = {name: one for name, one in shares if one is not None and one > HELD_UP and name + PASSIVE not in measured}
-    return (own, long) if own is not None and own <= LITTLE and long and seen.run.provenance.threads > 1 else None
+    long = {name: one for name, one in shares if one is not None and one > HELD_UP}
+    awake = {name: one for name, one in long.items() if asleep.isdisjoint((name, passive_id(name)))}
+    is_shown = own is not None and own <= LITTLE and seen.run.provenance.threads > 1 and seen.run.provenance.isolated
+    return (own, awake) if own is not None and is_shown and awake else None
 
 
 def fastest_tokens(seen: Evidence) -> tuple[Record, float] | None:

@@ -62,7 +62,7 @@ def without_sweep(run: Run) -> Run:
     keeps the records of its default number."""
     others = [record for record in run.records if record.scenario != THREADS]
     elsewhere = {record.variant for record in others}
-    swept = {one.id for one in run.variants if one.threads_of is not None and one.id not in elsewhere}
+    swept = {one.id for one in run.variants if one.threads is not None and one.id not in elsewhere}
     if not swept:
         return run
     if isinstance(run, PooledRun):

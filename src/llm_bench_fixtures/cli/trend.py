@@ -21,7 +21,7 @@ from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.variants import near_variants
+from llm_bench_fixtures.models.variants import is_variant, near_variants
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.report.history import trend_lines
 from llm_bench_fixtures.report.trend import render_trend
@@ -80,12 +80,13 @@ def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Storage) -> No
     for name in chosen.metrics:
         if name not in found and name not in registry():
             raise UnknownName("metric", name, registry())
-    measured = {line.variant for group in groups for line in group.lines} | {one.id for one in CATALOGUE}
-    for name in sorted(set(chosen.variants) - measured):
+    drawn = {line.variant for group in groups for line in group.lines}
+    if others := [name for name in sorted(set(chosen.variants) - drawn) if not is_variant(name, CATALOGUE)]:
         saved = {variant for one in storage.values(chosen.metrics, lambda _: None) for _, variant in one.benchmarks}
-        if name not in saved:
-            near = [one for one in near_variants(name, CATALOGUE) if one in saved]
-            raise UnknownName("variant", name, sorted(saved), near)
+        for name in others:
+            if name not in saved:
+                near = [one for one in near_variants(name, CATALOGUE) if one in saved]
+                raise UnknownName("variant", name, sorted(saved), near)
     if not found:
         raise NothingToShow(
             f"no run in {storage} has {', '.join(chosen.metrics)} of a test like {chosen.tests or '*'!r} on "

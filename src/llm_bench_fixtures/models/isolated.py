@@ -26,7 +26,7 @@ from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.processes.calls import Answer, Caller, Preemptions, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel
-from llm_bench_fixtures.processes.environment import setting
+from llm_bench_fixtures.processes.environment import WAIT_POLICY, setting
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress
@@ -76,10 +76,9 @@ class IsolatedModel(ModelHandle):
         of = request.variant, request.source, request.device, request.settings, request.store.root
         assignment = Assignment(*of, self.variant.threads or torch.get_num_threads(), request.offload)
         name = f"{self.variant.id}: the process that it ran in"
-        is_passive = self.variant.is_passive  # which libraries read as they are imported, before a fork
-        can_fork = request.device.kind is DeviceKind.CPU and not is_passive
-        with setting("OMP_WAIT_POLICY", "passive") if is_passive else nullcontext():
-            process = start_function(name, _serve, (assignment,), on_cpu=can_fork)
+        on_cpu, afresh = request.device.kind is DeviceKind.CPU, self.variant.is_passive
+        with setting(WAIT_POLICY, "passive") if self.variant.is_passive else nullcontext():
+            process = start_function(name, _serve, (assignment,), on_cpu=on_cpu, afresh=afresh)
         self._caller = Caller(process, request.progress, self._keep_traceback)
         try:
             with request.progress.activity(Phase.LOADING, f"starting {self.variant.id}"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from llm_bench_fixtures.models.device import Device, resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import WAITING_PASSIVELY, Variant, in_threads
+from llm_bench_fixtures.processes.environment import WAIT_POLICY
 from llm_bench_fixtures.processes.memory import library_bytes
 from llm_bench_fixtures.progress import Phase, Progress
 
@@ -60,6 +62,11 @@ class LoadRequest:
     """A folder for weights that are read for each use, which is removed after the model; None where none are."""
 
 
+def _suits_this_process(variant: Variant) -> bool:
+    """Whether its threads are as this process has them."""
+    return variant.threads is None and (not variant.is_passive or os.environ.get(WAIT_POLICY) == "passive")
+
+
 def load_variant(request: LoadRequest) -> LocalModel:
     """Load a variant, quietly, and time it; what has a phase of its own (imports, making artifacts) isn't in `load_s`.
 
@@ -77,8 +84,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
         )
     notes = () if backend.takes_attention else _own_attention(request)
     backend.check_variant(request.variant, request.device)
-    if (request.variant.threads is not None or request.variant.is_passive) and request.settings.in_process:
-        raise BackendUnavailable("threads are set for a process, and --llm-in-process has one for all variants")
+    if request.settings.in_process and not _suits_this_process(request.variant):
+        raise BackendUnavailable("its threads are set for a process of its own, and here all variants share one")
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         for name in backend.imports:

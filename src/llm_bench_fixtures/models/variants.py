@@ -55,6 +55,8 @@ SPELLINGS: Mapping[str, Precision] = {
 
 IN_THREADS = re.compile(r"(.+)-([0-9]{1,4})t")  # the id of a variant with a number of threads
 PASSIVE = "-passive"  # the end of the id of one whose threads wait asleep
+WAITING_PASSIVELY = ", waiting asleep (OMP_WAIT_POLICY=passive)"
+LEAST_NEAR = 3  # characters of a name that others are looked for that are like it
 WIDTH = re.compile(r"[a-z]*([0-9]+)(-?bits?)?")  # of weights, in bits: "int4", "8-bit"
 DEFAULT = "default"
 """Name in a list of variants for those that run where none is named."""
@@ -123,15 +125,17 @@ def with_threads(variant: Variant, threads: int) -> Variant:
 def waiting_passively(variant: Variant) -> Variant:
     """The variant with threads that wait asleep, such as `ort-fp32-passive`."""
     told, of = f"{variant.description}{WAITING_PASSIVELY}", variant.threads_of or variant.id
-    return replace(variant, id=variant.id + PASSIVE, description=told, is_passive=True, threads_of=of)
+    return replace(variant, id=passive_id(variant.id), description=told, is_passive=True, threads_of=of)
+
+
+def passive_id(identifier: str) -> str:
+    """Id of the variant with threads that wait asleep."""
+    return identifier + PASSIVE
 
 
 def quantized_from(base: Variant, name: str, weights: str, quantization: str) -> Variant:
     """The variant `base` with its weights in fewer bits. weights: what they are, the end of the description."""
     return replace(base, id=name, description=f"{base.id} with {weights}", quantization=quantization, base=base.id)
-
-
-WAITING_PASSIVELY = ", waiting asleep (OMP_WAIT_POLICY=passive)"
 
 
 def in_threads(number: int) -> str:
@@ -167,8 +171,9 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
     form = IN_THREADS.fullmatch(name)
     if form and form[1] in by_id:
         return (with_threads(by_id[form[1]], int(form[2])),)
-    if name.endswith(PASSIVE):
-        return tuple(map(waiting_passively, _find(name.removesuffix(PASSIVE), by_id, groups)))
+    base = name.removesuffix(PASSIVE)
+    if base and base != name and not base.endswith(PASSIVE):
+        return tuple(map(waiting_passively, _find(base, by_id, groups)))
     engine = name if name in groups else name.replace("-", "_")
     if engine in groups:
         return groups[engine]
@@ -180,8 +185,20 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
     raise UnknownName(kind, name, (*by_id, *groups), near)
 
 
+def is_variant(name: str, catalogue: Iterable[Variant]) -> bool:
+    """Whether it is the id of a variant of the catalogue, or of one with its own threads."""
+    try:
+        _find(name, {variant.id: variant for variant in catalogue}, {})
+    except (UnknownName, InvalidSetting):
+        return False
+    return True
+
+
 def near_variants(name: str, variants: Iterable[Variant]) -> list[str]:
-    """Ids that the name is a part of, or whose weights have as many bits: "int4" stands for ov-int4 and bnb-nf4."""
+    """Ids that the name is a part of, or whose weights have as many bits: "int4" stands for ov-int4 and bnb-nf4. None
+    for a name of one or two characters, which is a part of most."""
+    if len(name) < LEAST_NEAR:
+        return []
     asked = WIDTH.fullmatch(name.lower())
 
     def is_near(one: Variant) -> bool:

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 
 from llm_bench_fixtures.processes.allocator import KEEPING_VARIABLES
 
+WAIT_POLICY = "OMP_WAIT_POLICY"  # read by libraries as they are imported, so that a fork comes too late to set it
+
 
 def worker_environment(threads: int, cores: tuple[int, ...]) -> Mapping[str, str]:
     """Variables that set the number of threads, let idle threads sleep, and bind several threads to the cores.
@@ -16,7 +18,7 @@ def worker_environment(threads: int, cores: tuple[int, ...]) -> Mapping[str, str
     A single thread isn't bound here: it loads models on any core, and `affinity.pin_thread` binds it for the rounds.
     """
     count = str(threads)
-    variables = {**KEEPING_VARIABLES, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OMP_WAIT_POLICY": "passive"}
+    variables = {**KEEPING_VARIABLES, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, WAIT_POLICY: "passive"}
     if threads > 1 and cores:
         variables |= {"OMP_PLACES": ",".join(f"{{{core}}}" for core in cores), "OMP_PROC_BIND": "true"}
     return variables

@@ -132,17 +132,17 @@ def process_context(*, on_cpu: bool) -> ForkServerContext | SpawnContext:
 
 
 def start_function(
-    name: str, function: Callable[..., None], arguments: tuple[object, ...], *, on_cpu: bool
+    name: str, function: Callable[..., None], arguments: tuple[object, ...], *, on_cpu: bool, afresh: bool = False
 ) -> WorkerProcess[Any, Any]:
     """Call the function in a process of its own, with its end of the channel and the arguments.
 
     They have to be picklable. The process has this one's import paths and environment, and doesn't hear Ctrl-C, after
-    which this one ends it. name: what the message of its death begins with. Raises WorkerDied where it can't be
-    started.
+    which this one ends it. name: what the message of its death begins with. afresh: not forked, as where libraries are
+    to read its environment while they are imported. Raises WorkerDied where it can't be started.
     """
     from multiprocessing import util
 
-    context = process_context(on_cpu=on_cpu)
+    context = process_context(on_cpu=on_cpu and not afresh)
     ours, theirs = context.Pipe()
     if is_forked := context.get_start_method() == "forkserver":
         _ensure_server()

@@ -172,16 +172,18 @@ class Runs:
     def workload(self) -> str:
         """Workload of the table, or of each run where these have others; empty where nothing was timed."""
         compared = [run for run in self.runs if run.findings.common and Aspect.LATENCY not in run.left_out]
-        said = list(_together([(run.label, describe_headline(run.findings)) for run in compared], len(self.runs)))
-        return said[0][1] if len(said) == 1 else "; ".join(f"{labels}: {workload}" for labels, workload in said)
+        said = grouped(compared, lambda run: describe_headline(run.findings))
+        if len(said) == 1:
+            return next(iter(said))
+        return ". ".join(f"{some_of([run.label for run in them])}: {workload}" for workload, them in said.items())
 
     @property
     def noisy(self) -> tuple[str, ...]:
-        """Meaning of noisy machines for the answer, to be said before it: of each run, or that many are."""
+        """What noisy machines mean for the answer: a warning a run, or one that names the first runs of many."""
         noisy = {run.label: run.findings.noisy for run in self.runs if run.findings.noisy}
         if len(noisy) <= MOST_WARNED:
             return tuple(f"{label}: {warning}" for label, warning in noisy.items())
-        return (f"Noisy machine: {some_of(list(noisy))}. The report of each alone says what is safe to conclude.",)
+        return (f"Noisy machine: {some_of(list(noisy))}. The report of each alone says what is still certain.",)
 
     @cached_property
     def ranks(self) -> Ranks | None:
@@ -218,7 +220,8 @@ class Runs:
     @property
     def sentence(self) -> str:
         """What to use on each, in a sentence for each reader: one variant for all runs, or one for each."""
-        said = (f"{reader.capitalize()}: {'; '.join(_choices(found))}." for reader, found in self.readers.items())
+        runs = len(self.runs)
+        said = (f"{reader.capitalize()}: {'; '.join(_choices(found, runs))}." for reader, found in self.readers.items())
         return " ".join(said) or "None of the runs has an answer."
 
     @property
@@ -266,19 +269,21 @@ def _places_of(found: Sequence[Findings]) -> Iterator[RunPlace]:
         yield RunPlace(label, f"{short_machine(origin.hardware)}, {origin.device}", origin.model)
 
 
-def _choices(by_label: Mapping[str, Recommendation]) -> Iterator[str]:
-    chosen = grouped(by_label, lambda label: by_label[label].name)
-    for name, labels in chosen.items():
-        where = labels[0] if len(labels) == 1 else "all of them" if len(chosen) == 1 else f"{len(labels)} runs"
-        yield f"{name} on {where}{_speedups(by_label[label] for label in labels)}"
+def _choices(by_label: Mapping[str, Recommendation], runs: int) -> Iterator[str]:
+    """runs: how many there are in all, of which some may have no answer."""
+    for name, labels in grouped(by_label, lambda label: by_label[label].name).items():
+        where = labels[0] if len(labels) == 1 else "all of them" if len(labels) == runs else f"{len(labels)} runs"
+        yield f"{name} on {where}{_speedups([by_label[label] for label in labels])}"
 
 
-def _speedups(found: Iterable[Recommendation]) -> str:
-    """The speed-up with its interval, or the least and the greatest of several; empty for none."""
+def _speedups(found: Sequence[Recommendation]) -> str:
+    """The speed-up with its interval, or the least and the greatest of several; empty for none, and for those over
+    different references or batch sizes."""
     ahead = [one for one in found if one.pick.is_ahead and one.pick.reader is not Reader.MEMORY]
-    if not ahead:
-        return ""
     ahead.sort(key=lambda one: one.pick.best.ratio)
+    over = {(one.pick.reference.variant, one.pick.batch_size) for one in ahead if one.pick.reference}
+    if len(over) != 1:
+        return ""
     least = ahead[0].pick.best
     start = f"{times_words(least.ratio, least.low, least.high)} to " if ahead[0].gain != ahead[-1].gain else ""
     return f", {start}{ahead[-1].gain}"

@@ -76,6 +76,7 @@ def _unloaded(variant: Variant, parts: Parts | None = None) -> VariantResult:
         quantized=variant.quantization is not None,
         threads=variant.threads,
         threads_of=variant.threads_of,
+        is_passive=variant.is_passive,
         parts=parts,
     )
 

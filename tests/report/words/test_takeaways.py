@@ -133,13 +133,16 @@ def test_threads_that_hold_each_other_up(
     Bug: it was also said of one thread."""
     own = make_block_record(spread=0.0, waited_s=tuple(reference_waited_s * seconds for seconds in BLOCKS_S))
     other = make_block_record("v0", spread=0.01, waited_s=tuple(waited_s * seconds for seconds in BLOCKS_S))
-    run = make_run([own, other], provenance=make_provenance(threads=threads))
+    run = make_run([own, other], provenance=make_provenance(threads=threads, isolated=True))
     told = [sentence for sentence in takeaways(run) if "OMP_WAIT_POLICY" in sentence]
     assert bool(told) == is_told
     assert all("(v0 30 % of the rounds' time; fp32 2 %)" in sentence for sentence in told)
-    assert all(sentence.endswith("--llm-variants fp32,v0-passive") for sentence in told)
-    asleep = make_block_record("v0-passive", spread=0.01)
-    known = make_run([own, other, asleep], provenance=make_provenance(threads=threads))
+    assert all(sentence.endswith("--llm-variants fp32,v0,v0-passive") for sentence in told)
+    shared = replace(run, provenance=replace(run.provenance, isolated=False))
+    assert not any("OMP_WAIT_POLICY" in sentence for sentence in takeaways(shared))
+    asleep = replace(other, variant="v0-passive", test="v0-passive")
+    known = make_run([own, other, asleep], provenance=run.provenance)
+    known = replace(known, variants=tuple(replace(one, is_passive="-" in one.id) for one in known.variants))
     assert not any("OMP_WAIT_POLICY" in sentence for sentence in takeaways(known))
 
 

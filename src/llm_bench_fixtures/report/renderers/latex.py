@@ -10,11 +10,11 @@ from dataclasses import replace
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
 from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
-from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
+from llm_bench_fixtures.report.tables.table import MOST_NAMED, WHAT_RAN, Table
 from llm_bench_fixtures.report.words.workload import describe_headline, listed
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.text import INSTEAD, printable
+from llm_bench_fixtures.text import INSTEAD, printable, some_of
 
 EN_DASH = "–"
 LAST_LATIN = 0x17F  # last of the characters that LaTeX sets with its own fonts
@@ -58,8 +58,12 @@ def caption_of(origins: Sequence[Provenance], workload: str) -> str:
     """The models, the machines and the workload of runs."""
     machines = dict.fromkeys(f"{one.hardware} ({count(one.threads, 'thread')}, {one.device})" for one in origins)
     models = dict.fromkeys(one.model for one in origins)
-    what = " on ".join(listed(list(names), "and") for names in (models, machines))
-    return f"Text generation of {what}: {workload or 'nothing was timed'}."
+    return f"Text generation of {_named(models)} on {_named(machines)}: {workload or 'nothing was timed'}."
+
+
+def _named(names: Iterable[str]) -> str:
+    known = list(names)
+    return listed(known, "and") if len(known) <= MOST_NAMED else some_of(known)
 
 
 def _narrow(findings: Findings) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llm_bench_fixtures.answer import effects
 from llm_bench_fixtures.answer.effects import Effect
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.models.variants import PASSIVE
+from llm_bench_fixtures.models.variants import passive_id
 from llm_bench_fixtures.report.tables.fit import fit_sentences
 from llm_bench_fixtures.report.tables.load import load_sentences
 from llm_bench_fixtures.report.words.quality import quality_in_short
@@ -41,11 +41,11 @@ def _contention(seen: Evidence) -> Iterator[str]:
     if found is not None:
         own, shares = found
         each = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items())
-        asleep = ",".join((seen.run.reference, *(name + PASSIVE for name in shares)))
+        both = ",".join((seen.run.reference, *(f"{name},{passive_id(name)}" for name in shares)))
         yield (
             f"Threads wait for a core ({each} of the rounds' time; {seen.run.reference} {format_share(own)}): two "
             "pools of threads in one process compete for the cores. To measure them with OMP_WAIT_POLICY=passive: "
-            f"--llm-variants {asleep}"
+            f"--llm-variants {both}"
         )
 
 
