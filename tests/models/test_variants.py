@@ -83,8 +83,13 @@ def test_an_id_that_ends_in_passive_is_the_variant_whose_threads_wait_asleep(mon
         "ortgenai-fp32-passive",
         "ortgenai-int4-passive",
     ]
-    with pytest.raises(UnknownName, match="unknown variant or engine 'fp33'"):
-        chosen("fp33-passive")
+    for name, unknown in (
+        ("fp33-passive", "fp33"),
+        ("fp32-passive-passive", "fp32-passive-passive"),
+        ("-passive", "-passive"),
+    ):
+        with pytest.raises(UnknownName, match=f"unknown variant or engine '{unknown}'"):
+            chosen(name)
 
 
 @pytest.mark.parametrize("name", ["fp32-0t", "fp32-5t"])
@@ -160,6 +165,7 @@ def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
         ("4-bit", ["bnb-nf4", "bnb-fp4", "ov-int4", "ortgenai-int4", "gguf-q4_k_m"]),
         ("INT16", ["fp16", "bf16", "compile-bf16"]),
         ("ov-int9", []),
+        ("fp", []),
     ],
 )
 def test_near_are_the_variants_with_the_name_in_their_ids_or_as_many_bits(name: str, near: list[str]) -> None:

@@ -122,6 +122,25 @@ def test_a_winner_has_its_speed_up_with_the_interval_and_several_the_least_and_t
     )
 
 
+def test_speed_ups_over_different_references_are_not_merged() -> None:
+    """Bug: 2.00× over bf16 to 3.00× over fp32 were "as fast as fp32"."""
+    records = [make_block_record("bf16", 1.0, 0.0), make_block_record("int8", 2.0, 0.0)]
+    variants = [make_variant("bf16"), make_variant("int8")]
+    other = replace(make_run(records, variants, provenance=make_provenance(hardware="server")), reference="bf16")
+    one = make_run(
+        [make_block_record("fp32", 1.0, 0.0), make_block_record("int8", 3.0, 0.0)],
+        [make_variant("fp32"), make_variant("int8")],
+        provenance=make_provenance(hardware="laptop"),
+    )
+    assert beside(one, other).sentence.startswith("Lowest latency: int8 on all of them. ")
+
+
+def test_who_has_no_answer_is_not_among_all_of_them() -> None:
+    without = make_run([], provenance=make_provenance())
+    found = beside(in_blocks(3.0, hardware="a"), in_blocks(3.0, hardware="b"), without)
+    assert found.sentence.startswith("Lowest latency: bf16 on 2 runs, 3.00× ")
+
+
 def noisy(*machines: str) -> Runs:
     return runs_of([replace(of(pair(hardware=name)), noisy="Noisy machine: 20 %.") for name in machines])
 

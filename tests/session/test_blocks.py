@@ -656,6 +656,18 @@ def test_further_blocks_of_a_small_model_leave_out_those_whose_interval_is_narro
     assert not run.can_go_on
 
 
+def test_short_rounds_are_not_warmed_up_by_whole_ones_before_further_blocks(table: Table) -> None:
+    """Some untimed tokens stand for these. Bug: as many more rounds were run as the block has."""
+    table.add("fp32", 0.1)
+    table.add("int8", *(seconds / 20 for seconds in NOISY))
+    ended: list[Blocks] = []
+    pace = replace(FAST, max_noise=0.01, share_s=3.0)
+    measure_side_by_side(table.entries, "fp32", pace, clock=table.clock, on_end=ended.append)
+    before_s = table.clock()
+    ended[0].go_on(lambda *_: None)
+    assert table.clock() - before_s == pytest.approx(ended[0].block_s)
+
+
 def test_without_the_reference_no_further_block_compares_anything(table: Table) -> None:
     table.add("fp32", 1.0, fails_at=3)
     table.add("bf16", *NOISY)
