@@ -16,8 +16,13 @@ import pytest
 from docs_code import FENCED, ROOT, TEXTS, named_commands, shown_commands
 
 from llm_bench_fixtures.cli.main import COMMANDS, main
+from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.variants import select_variants
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.options.table import OPTIONS
 
 FLAG = re.compile(r"--[a-z][\w-]*")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|…|\.\.\.")
@@ -30,6 +35,12 @@ SAVED = sorted({
     for text in SHOWN.values()
     for words in shown_commands(text)
     if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:6]))
+})  # fmt: skip
+MEASURING = sorted({
+    tuple(words)
+    for text in SHOWN.values()
+    for words in shown_commands(text)
+    if words[0] == "pytest" or words[:2] == ["llm-bench", "run"]
 })  # fmt: skip
 REPORTS = ("llm-bench-report", "laptop", "server", "gpt2", "whole")
 WORKED = ROOT / "docs" / "tutorial" / "which-quantization.md"
@@ -97,6 +108,39 @@ def test_no_command_of_a_text_has_an_option_that_is_not_there(name: str, pytest_
         if (found := sorted(unknown(words, pytest_flags)))
     }
     assert wrong == {}
+
+
+def settings_of(words: Sequence[str]) -> dict[str, str]:
+    """What a command that runs the suite gives for each option of this package, by the option's name."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in OPTIONS:
+        if option.is_switch:
+            parser.add_argument(option.flag, dest=option.name, action="store_const", const="true")
+        else:
+            parser.add_argument(option.flag, dest=option.name, nargs="?" if option.alone else None)
+    given = vars(parser.parse_known_args([word for word in words if word != "--"])[0])
+    return {name: value for name, value in given.items() if value and not PLACEHOLDER.search(value)}
+
+
+@pytest.mark.parametrize("words", MEASURING, ids=" ".join)
+def test_no_command_that_measures_gives_a_value_that_is_refused(
+    words: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with enough cores. Variants of a server are those that --llm-endpoint names."""
+    monkeypatch.setattr("llm_bench_fixtures.processes.affinity.usable_cores", lambda: 64)
+    given = settings_of(words)
+    parse_settings(given)
+    names = [*given.get("variants", "").split(","), given.get("reference", "fp32")]
+    select_variants(",".join(one for one in names if not one.startswith("endpoint")), CATALOGUE, "fp32")
+
+
+def test_a_value_that_is_refused_is_found() -> None:
+    assert settings_of(["pytest", "--llm-time=20m", "--llm-probe", "--llm-model", "ORG/NAME"]) == {
+        "time": "20m",
+        "probe": "true",
+    }
+    with pytest.raises(InvalidSetting, match="--llm-time"):
+        parse_settings(settings_of(["pytest", "--llm-time=soon"]))
 
 
 def test_an_option_and_a_script_that_are_not_there_are_found() -> None:
