@@ -44,13 +44,19 @@ def raw_turns(*what: Any, **how: Any) -> Any:
     return turns.take_turns(*what, **how)
 
 
-def main() -> None:
-    noted, in_turns = Turns(), IsolatedModel.in_turns
+def uncorrected() -> None:
+    """Let the variants' turns from now on be `raw_turns`."""
+    in_turns = IsolatedModel.in_turns
 
     def raw(self: IsolatedModel, preemptions: Preemptions, _: object, *what: Any, **how: Any) -> Iterator[Any]:
         return in_turns(self, preemptions, raw_turns, *what, **how)
 
     IsolatedModel.in_turns = raw  # type: ignore[method-assign]
+
+
+def main() -> None:
+    noted = Turns()
+    uncorrected()
     measuring.measure_side_by_side = noted.measured  # type: ignore[assignment]
     status = pytest.main([str(ROOT / "benchmarks"), *sys.argv[1:]])
     if status:
