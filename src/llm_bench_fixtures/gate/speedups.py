@@ -8,7 +8,9 @@ takes half of ALARMS, divided by its number of comparisons (Bonferroni).
 
 Processes of identical work differ by more than their rounds show, each time all tests of a variant alike. How far is
 read off the comparison itself: from the scatter of the other variants' changes about their median, which a few variants
-that really changed hardly move. That is shrunk toward what processes are known to differ by.
+that really changed hardly move. That is shrunk toward what processes are known to differ by. In the same way a test
+changes by chance at least as far as the variant's other tests scatter: a machine's state that lasts for a test's few
+rounds shows in none of them.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from llm_bench_fixtures.results.speedup import record_log_ratio
 from llm_bench_fixtures.statistics.pooling import PROCESS_FREEDOM
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
 from llm_bench_fixtures.statistics.robust import bounded
-from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, shrink
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
 ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as lower; as many as higher
 LEAST_TESTS = 5  # fewest tests of a variant whose mean change is judged
-LEAST_OTHERS = 4  # fewest other variants that tell the scatter of a variant's change
+LEAST_OTHERS = 4  # fewest other variants, or tests, that tell the scatter of a change
 LEAST_TO_TRIM = 6  # of five, trimming leaves three: their interval is half as wide again as that of the plain mean
 
 
@@ -72,7 +74,11 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
     scatter = {variant: _scatter([means[other].by.centre for other in means if other != variant]) for variant in tests}
     number = sum(map(len, tests.values()))
     return SpeedupChanges(
-        {test: _changed(one, scatter[variant], number) for variant, own in tests.items() for test, one in own.items()},
+        {
+            test: _changed(one, scatter[variant], number, _scatter_of_tests(own, test))
+            for variant, own in tests.items()
+            for test, one in own.items()
+        },
         {variant: _changed(one, scatter[variant], len(means)) for variant, one in means.items()},
     )
 
@@ -92,15 +98,30 @@ def _scatter(others: Sequence[float]) -> VarianceEstimate:
     known = VarianceEstimate(4 * PROCESS_DEVIATION**2, PROCESS_FREEDOM)  # two processes in each run
     if len(others) < LEAST_OTHERS:
         return known
-    middle, freedom = median(others), len(others) - 1
-    squares = sum(one**2 for one in bounded([change - middle for change in others]))
-    return shrink(VarianceEstimate(2 * squares / freedom, freedom), known)
+    found = _about_median(others)
+    return shrink(replace(found, variance=2 * found.variance), known)
 
 
-def _changed(one: _Change, scatter: VarianceEstimate, comparisons: int) -> SpeedupChange:
-    """comparisons: how many are made at this level."""
+def _scatter_of_tests(tests: Mapping[str, _Change], test: str) -> VarianceEstimate:
+    """Variance of the changes of a variant's other tests; none where they are too few."""
+    others = [one.by.centre for name, one in tests.items() if name != test]
+    return _about_median(others) if len(others) >= LEAST_OTHERS else NO_PRIOR
+
+
+def _about_median(changes: Sequence[float]) -> VarianceEstimate:
+    middle, freedom = median(changes), len(changes) - 1
+    squares = sum(one**2 for one in bounded([change - middle for change in changes]))
+    return VarianceEstimate(squares / freedom, freedom)
+
+
+def _changed(
+    one: _Change, scatter: VarianceEstimate, comparisons: int, beside: VarianceEstimate = NO_PRIOR
+) -> SpeedupChange:
+    """comparisons: how many are made at this level. beside: variance that is seen in the changes of others like it."""
     confidence = 1 - ALARMS / comparisons  # two-sided: half of it lies on either side
     processes = max(scatter.variance, one.by.process_variance)
     by_processes = student_half_width(math.sqrt(processes), scatter.freedom, confidence)
-    margin = math.hypot(replace(one.by, process_variance=0.0).margin(confidence), by_processes)
+    by_rounds = replace(one.by, process_variance=0.0).margin(confidence)
+    by_state = student_half_width(math.sqrt(beside.variance), beside.freedom, confidence) if beside.freedom else 0.0
+    margin = math.hypot(by_rounds, by_processes, by_state)
     return SpeedupChange(math.exp(one.base), math.exp(one.base + one.by.centre), margin)
