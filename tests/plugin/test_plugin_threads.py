@@ -77,7 +77,18 @@ def test_in_one_process_other_numbers_are_skipped_with_the_reason(bench: Bench) 
     bench.write(test_own=SUITE)
     result = bench.run("--llm-threads", "1", "-k", "threads", "-rs")
     result.assert_outcomes(passed=1, skipped=1, deselected=1)
-    result.stdout.fnmatch_lines(["*threads are set for a process, and --llm-in-process has one for all variants"])
+    result.stdout.fnmatch_lines(["*its threads are set for a process of its own, and here all variants share one"])
+
+
+@pytest.mark.parametrize(("policy", "status"), [("passive", "measured"), ("active", "skipped")])
+def test_in_one_process_a_passive_variant_runs_where_all_threads_wait_so(
+    policy: str, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a pair's workers."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    bench.write(test_own=SUITE)
+    bench.run("--llm-variants", "fp32,fp32-passive")
+    assert bench.variants()["fp32-passive"]["status"] == status
 
 
 @pytest.mark.slow("starts processes that hold models")
