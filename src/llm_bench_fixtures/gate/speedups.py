@@ -8,9 +8,11 @@ takes half of ALARMS, divided by its number of comparisons (Bonferroni).
 
 Processes of identical work differ by more than their rounds show, each time all tests of a variant alike. How far is
 read off the comparison itself: from the scatter of the other variants' changes about their median, which a few variants
-that really changed hardly move. That is shrunk toward what processes are known to differ by. In the same way a test
-changes by chance at least as far as the variant's other tests scatter: a machine's state that lasts for a test's few
-rounds shows in none of them.
+that really changed hardly move. That is shrunk toward what processes are known to differ by.
+
+A machine's state that lasts for a test's few rounds shows in none of them, either. How far such states move a test is
+read off the variant's other tests: by what their changes scatter beyond their rounds. With fewer than LEAST_OTHER_TESTS
+of them it isn't known.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from llm_bench_fixtures.results.speedup import record_log_ratio
 from llm_bench_fixtures.statistics.pooling import PROCESS_FREEDOM
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
 from llm_bench_fixtures.statistics.robust import bounded
-from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
 ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as lower; as many as higher
 LEAST_TESTS = 5  # fewest tests of a variant whose mean change is judged
-LEAST_OTHERS = 4  # fewest other variants, or tests, that tell the scatter of a change
+LEAST_OTHERS = 4  # fewest other variants that tell the scatter of a variant's change
+LEAST_OTHER_TESTS = 12  # fewest other tests of a variant that tell the scatter of a test's change
 LEAST_TO_TRIM = 6  # of five, trimming leaves three: their interval is half as wide again as that of the plain mean
 
 
@@ -75,7 +78,7 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
     number = sum(map(len, tests.values()))
     return SpeedupChanges(
         {
-            test: _changed(one, scatter[variant], number, _scatter_of_tests(own, test))
+            test: _changed(one, scatter[variant], number, _states(own, test))
             for variant, own in tests.items()
             for test, one in own.items()
         },
@@ -102,10 +105,14 @@ def _scatter(others: Sequence[float]) -> VarianceEstimate:
     return shrink(replace(found, variance=2 * found.variance), known)
 
 
-def _scatter_of_tests(tests: Mapping[str, _Change], test: str) -> VarianceEstimate:
-    """Variance of the changes of a variant's other tests; none where they are too few."""
-    others = [one.by.centre for name, one in tests.items() if name != test]
-    return _about_median(others) if len(others) >= LEAST_OTHERS else NO_PRIOR
+def _states(tests: Mapping[str, _Change], test: str) -> VarianceEstimate | None:
+    """Variance of the changes of a variant's other tests beyond that of their rounds; None where they are too few."""
+    others = [one.by for name, one in tests.items() if name != test]
+    if len(others) < LEAST_OTHER_TESTS:
+        return None
+    found = _about_median([one.centre for one in others])
+    by_rounds = fmean(one.by_rounds.variance for one in others)
+    return replace(found, variance=max(found.variance - by_rounds, 0.0))
 
 
 def _about_median(changes: Sequence[float]) -> VarianceEstimate:
@@ -115,13 +122,13 @@ def _about_median(changes: Sequence[float]) -> VarianceEstimate:
 
 
 def _changed(
-    one: _Change, scatter: VarianceEstimate, comparisons: int, beside: VarianceEstimate = NO_PRIOR
+    one: _Change, scatter: VarianceEstimate, comparisons: int, states: VarianceEstimate | None = None
 ) -> SpeedupChange:
-    """comparisons: how many are made at this level. beside: variance that is seen in the changes of others like it."""
+    """comparisons: how many are made at this level. states: variance by the machine's states that rounds don't show."""
     confidence = 1 - ALARMS / comparisons  # two-sided: half of it lies on either side
     processes = max(scatter.variance, one.by.process_variance)
     by_processes = student_half_width(math.sqrt(processes), scatter.freedom, confidence)
     by_rounds = replace(one.by, process_variance=0.0).margin(confidence)
-    by_state = student_half_width(math.sqrt(beside.variance), beside.freedom, confidence) if beside.freedom else 0.0
-    margin = math.hypot(by_rounds, by_processes, by_state)
+    by_states = student_half_width(math.sqrt(states.variance), states.freedom, confidence) if states else 0.0
+    margin = math.hypot(by_rounds, by_processes, by_states)
     return SpeedupChange(math.exp(one.base), math.exp(one.base + one.by.centre), margin)
