@@ -16,7 +16,8 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.answer.headline import compared_records, headline_of
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.headline import compared_records, headline_of, in_shared_rounds
 from llm_bench_fixtures.results.record import Record, Run, Status
 
 
@@ -80,10 +81,41 @@ def test_the_reference_has_a_record_from_its_longest_turns_next_to_others() -> N
     """Its own test was not selected; v1 was settled after three of the ten rounds."""
     records = [make_block_record("v0", 2.0), make_block_record("v1", 2.0, reference_s=BLOCKS_S[:3])]
     run = make_run(records, [make_variant(), make_variant("v0"), make_variant("v1")])
-    reference, *others = common_workload(run)
+    reference, *others = map(headline_of(run).all_rounds, common_workload(run))
     assert others == records
     assert (reference.variant, reference.rounds_s, reference.memory) == ("fp32", BLOCKS_S, None)
     assert (reference.scenario, reference.case, reference.workload) == ("precision", "", make_workload())
+
+
+def test_times_are_of_the_rounds_that_all_variants_shared() -> None:
+    """The machine was twice as fast in the last seven rounds, when v1 was settled. Bug: fp32 stood there with 0.5 s and
+    v1, which is as fast, with 1 s."""
+    reference_s = (1.0, 1.01, 1.02, *(0.5 + number / 100 for number in range(7)))
+    fp32 = make_block_record("fp32", spread=0.0, reference_s=reference_s)
+    v0 = make_block_record("v0", 2.0, 0.0, reference_s=reference_s, waited_s=tuple(range(10)), core_to_core=(1.5,) * 10)
+    v1 = make_block_record("v1", 1.0, 0.0, reference_s=reference_s[:3])
+    shown = in_shared_rounds({one.variant: one for one in (fp32, v0, v1)})
+    assert [shown[name].rounds_s for name in ("fp32", "v1")] == [reference_s[:3]] * 2
+    assert shown["v0"].rounds_s == pytest.approx((0.5, 0.505, 0.51))
+    assert (shown["v0"].waited_s, shown["v0"].core_to_core, shown["v0"].energy_j) == ((0, 1, 2), (1.5,) * 3, ())
+    found = evidence_of(make_run([fp32, v0, v1]))
+    assert found.common["v0"].rounds_s == shown["v0"].rounds_s
+    assert found.cases_of(found.common["v0"]) == (v0,)  # speed-ups are of all
+
+
+@pytest.mark.parametrize("reference_s", [(1.0, 2.0, 3.0), (1.0, 2.0, BLOCKS_S[0])], ids=["of none", "of one round"])
+def test_where_they_share_too_few_each_has_its_own(reference_s: tuple[float, ...]) -> None:
+    case = {"fp32": make_block_record(spread=0.0), "v0": make_block_record("v0", reference_s=reference_s)}
+    assert in_shared_rounds(case) == case
+
+
+def test_what_took_no_turns_keeps_its_rounds() -> None:
+    case = {
+        "fp32": make_block_record(spread=0.0),
+        "v0": make_block_record("v0", reference_s=BLOCKS_S[:3]),
+        "v1": make_record("v1"),
+    }
+    assert [len(one.rounds_s) for one in in_shared_rounds(case).values()] == [3, 3, len(make_record("v1").rounds_s)]
 
 
 def test_the_references_own_record_of_a_case_counts_where_it_has_one() -> None:

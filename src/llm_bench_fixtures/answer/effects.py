@@ -85,8 +85,8 @@ def waiting_threads(seen: Evidence) -> tuple[float, Mapping[str, float]] | None:
     """Shares of a round's time that threads wait for a core: the reference's, and those of the variants that wait long
     and weren't measured with threads that wait asleep.
 
-    None where nobody does, where no variant has a process of its own, which that takes, and where the reference waits,
-    too: then something else holds both up.
+    None where nobody waits; where variants share a process, as threads can't be set apart there; and where the
+    reference waits, too, because then something else holds both up.
     """
     reference, asleep = seen.reference, {variant.id for variant in seen.run.variants if variant.is_passive}
     own = waiting_share(reference.rounds_s, reference.waited_s) if reference else None
@@ -103,8 +103,8 @@ def fastest_tokens(seen: Evidence) -> tuple[Record, float] | None:
     reference = seen.reference
     if reference is None:
         return None
-    calm = (record for record in seen.others if disturbance(record) is None)
-    pairs = ((record, _decode_speedup(record, reference, seen.confidence)) for record in calm)
+    whole, calm = seen.all_rounds(reference), (one for one in map(seen.all_rounds, seen.others) if not disturbance(one))
+    pairs = ((record, _decode_speedup(record, whole, seen.confidence)) for record in calm)
     far = [(record, found.ratio) for record, found in pairs if found is not None and found.low >= MUCH]
     return max(far, key=lambda one: one[1], default=None)
 

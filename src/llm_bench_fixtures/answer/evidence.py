@@ -106,9 +106,9 @@ class Evidence(Headline):
         return self.apart[variants]
 
     def cases_of(self, record: Record) -> tuple[Record, ...]:
-        """The records that it stands for: of all cases of one prompt, or itself."""
-        cases = self.cases.get(record.variant, ())
-        return cases if record in cases else (record,)
+        """The records that it stands for: of all cases of one prompt, or itself; with all their rounds."""
+        cases, whole = self.cases.get(record.variant, ()), self.all_rounds(record)
+        return cases if whole in cases else (whole,)
 
     def base_of(self, record: Record) -> Record | None:
         """The common workload's record of what a quantized variant is made from."""

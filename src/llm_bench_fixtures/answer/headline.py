@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.results.pooled import pooled_record
+from llm_bench_fixtures.results.pooled import pooled_record, with_rounds
 from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import mean_speedup, record_log_ratio
-from llm_bench_fixtures.statistics.ratio import Speedup
+from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS, Speedup
 
 PROMPT_LENGTHS, BATCHES = "prompt_length", "batch"  # the scenarios that decide
 OWN = "own"  # the one that decides in their place, in a run of the user's own prompts
 SUPPORTING = ("edge_prompts", "padding")  # scenarios that decide only where a run has nothing else
 
-_Case: TypeAlias = Mapping[str, Record]
+Case: TypeAlias = Mapping[str, Record]
 """Records of one workload, by variant."""
-_ByDigest: TypeAlias = Mapping[str, _Case]
+_ByDigest: TypeAlias = Mapping[str, Case]
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,21 @@ class Headline:
     """The records by which variants are compared. Each mapping is by variant, in the run's order."""
 
     common: Mapping[str, Record]
-    """One workload: that of one prompt whose latency and memory are shown."""
+    """One workload: that of one prompt whose latency and memory are shown, in the rounds that all variants shared."""
     cases: Mapping[str, tuple[Record, ...]]
-    """One prompt: the same workloads for each variant of `common`, whose own record is among them."""
+    """One prompt: the same workloads for each variant of `common`, whose own record, with all its rounds, is among
+    them."""
     largest_batch: Mapping[str, Record]
-    """One workload: the largest batch that at least half of the variants ran."""
+    """One workload: the largest batch that at least half of the variants ran, in the rounds that all shared."""
     elsewhere: Mapping[str, Record]
     """Other variants that were measured: each one's record of the workload that it shares with most others."""
+    whole: Mapping[tuple[str, str, str], Record]
+    """With all their rounds, the records of which `common` and `largest_batch` have some: by variant, test and digest
+    of the workload."""
+
+    def all_rounds(self, record: Record) -> Record:
+        """The record with all its rounds."""
+        return self.whole.get((record.variant, record.test, record.digest), record)
 
 
 def headline_of(run: Run) -> Headline:
@@ -53,12 +61,28 @@ def headline_of(run: Run) -> Headline:
     shown = lengths[(len(lengths) - 1) // 2] if lengths else max(by_digest.values(), key=_suitability, default={})
     pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
     common = _ordered(run, shown)
+    batch = _ordered(run, _largest_batch(batches or [one for one in records if one.scenario == BATCHES], by_digest))
     return Headline(
-        common,
+        in_shared_rounds(common),
         {name: tuple(case[name] for case in pooled) for name in common},
-        _ordered(run, _largest_batch(batches or [one for one in records if one.scenario == BATCHES], by_digest)),
+        in_shared_rounds(batch),
         _ordered(run, _elsewhere(records, by_digest, common)),
+        {(one.variant, one.test, one.digest): one for case in (common, batch) for one in case.values()},
     )
+
+
+def in_shared_rounds(case: Case) -> Case:
+    """The records of a workload in the rounds next to which all its variants ran, so that their times are of the same
+    minutes: some variants run more rounds than others. As they are where these are fewer than two."""
+    in_turns = [{*one.reference_s} for one in case.values() if one.reference_s]
+    shared = set.intersection(*in_turns) if in_turns else set()
+    if len(shared) < FEWEST_PAIRS or all(len(one) == len(shared) for one in in_turns):
+        return case
+    return {name: _next_to(one, shared) if one.reference_s else one for name, one in case.items()}
+
+
+def _next_to(record: Record, reference_s: Collection[float]) -> Record:
+    return with_rounds(record, [place for place, one in enumerate(record.reference_s) if one in reference_s])
 
 
 def compared_records(run: Run) -> list[Record]:
@@ -102,7 +126,7 @@ def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
 
 def _one_at_a_time(
     records: Sequence[Record], by_digest: _ByDigest, settled: Collection[tuple[str, str, str]]
-) -> list[_Case]:
+) -> list[Case]:
     """The records' cases that all compared variants ran, that of the shortest prompts first.
 
     settled: scenario, case and variant of what was measured, or is known not to be. A case that one of the records'
@@ -115,20 +139,20 @@ def _one_at_a_time(
     return cases if cases and len(cases[0]) > 1 else []
 
 
-def shared_by_most(cases: Sequence[_Case]) -> list[_Case]:
+def shared_by_most(cases: Sequence[Case]) -> list[Case]:
     """The cases of the variants that ran at least half of them, as far as all of these variants ran them."""
     ran = Counter(name for case in cases for name in case)
     compared = {name for name, times in ran.items() if 2 * times >= len(cases)}
     return [{name: case[name] for name in case if name in compared} for case in cases if case.keys() >= compared]
 
 
-def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
+def _are_in_blocks(cases: Sequence[Case], reference: str) -> bool:
     """Whether each speed-up over the reference is one of blocks; medians from different minutes aren't pooled."""
     others = [record for case in cases for name, record in case.items() if name != reference]
     return bool(others) and all(record_log_ratio(record) is not None for record in others)
 
 
-def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
+def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> Case:
     """The largest batch that at least half of the variants with any batch ran."""
     ran = Counter((one.batch_size, one.digest) for one in (record.facts for record in records))
     sizes = {size: by_digest[digest] for size, digest in sorted(ran, key=ran.__getitem__)}
@@ -137,7 +161,7 @@ def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
     return sizes[max(most)] if most else max(sizes.values(), key=len, default={})
 
 
-def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: _Case) -> _Case:
+def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: Case) -> Case:
     """The earliest of a variant's most suitable records."""
     others = [record for record in records if record.variant not in common]
     found: dict[str, Record] = {}
@@ -146,7 +170,7 @@ def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: _Case) -
     return found
 
 
-def _suitability(case: _Case) -> tuple[bool, int, int]:
+def _suitability(case: Case) -> tuple[bool, int, int]:
     """How well a workload stands for the run: for several variants and not by supporting scenarios alone, then for as
     many variants as possible, then with few prompts."""
     is_decisive = len(case) > 1 and any(record.scenario not in SUPPORTING for record in case.values())
@@ -167,7 +191,7 @@ def place_of(record: Record) -> tuple[str, str, str]:
     return record.scenario, record.case, record.digest
 
 
-def _ordered(run: Run, records: _Case) -> _Case:
+def _ordered(run: Run, records: Case) -> Case:
     return {variant.id: records[variant.id] for variant in run.variants if variant.id in records}
 
 

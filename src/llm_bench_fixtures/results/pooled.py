@@ -63,6 +63,14 @@ def pooled_record(runs: Sequence[Record | None]) -> Record:
     return PooledRecord(**{**fields, "runs": tuple(measured)})
 
 
+def with_rounds(record: Record, places: Sequence[int]) -> Record:
+    """The record with these of its rounds, counted from 0; what it doesn't have of each round stays."""
+    rounds = len(record.rounds_s)
+    of_rounds = {name: values for name in (*JOINED, *IN_BLOCKS) if len(values := getattr(record, name)) == rounds}
+    kept: dict[str, Any] = {name: tuple(values[place] for place in places) for name, values in of_rounds.items()}
+    return replace(record, **kept)
+
+
 def _joined(values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Values of all runs; none where a run has none, as they would belong to other rounds."""
     known = list(values)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.answer.headline import OWN, scenario_means
+from llm_bench_fixtures.answer.headline import OWN, in_shared_rounds, scenario_means
 from llm_bench_fixtures.answer.threads import THREADS
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.grouping import grouped
@@ -160,31 +160,51 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     has_speedups = any(record.reference_s for record in records)
     words = tuple(map(Column, (CASE, VARIANT, WHAT_RAN)))
     figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(Column.of, metrics))
-    rows = tuple(tuple(_row(findings, record, metrics, has_speedups=has_speedups)) for record in ordered)
-    table = Table((*words, *figures, Column("remarks")), rows, _odd_ratios(findings, ordered) if has_speedups else ())
+    of_case = grouped(ordered, lambda one: one.case)
+    shown = [one for them in of_case.values() for one in _in_shared_rounds(them)]
+    rows = tuple(
+        tuple(_row(findings, record, one, metrics, has_speedups=has_speedups))
+        for record, one in zip(ordered, shown, strict=True)
+    )
+    notes = _odd_ratios(findings, ordered, shown) if has_speedups else ()
+    table = Table((*words, *figures, Column("remarks")), rows, notes)
     return table.with_columns(range(1, len(table.columns))) if len(cases) == 1 else table
 
 
-def _odd_ratios(findings: Findings, records: Sequence[Record]) -> tuple[str, ...]:
-    of_reference = {one.case: Cell.latency(one) for one in records if one.variant == findings.run.reference}
+def _in_shared_rounds(case: Sequence[Record]) -> list[Record]:
+    """The records of a case, in their order, each in the rounds that all with its workload shared."""
+    shown = {
+        one.test: one
+        for them in grouped(case, lambda one: one.digest).values()
+        for one in in_shared_rounds({one.test: one for one in them}).values()
+    }
+    return [shown[one.test] for one in case]
+
+
+def _odd_ratios(findings: Findings, records: Sequence[Record], shown: Sequence[Record]) -> tuple[str, ...]:
+    """shown: the records in the rounds whose latencies are shown."""
+    of_reference = {one.case: Cell.latency(one) for one in shown if one.variant == findings.run.reference}
     return odd_ratios(
         (
             f"{one.variant} ({one.case})" if one.case else one.variant,
             of_reference.get(one.case, Cell()),
-            Cell.latency(one),
+            Cell.latency(in_part),
             Cell.times(record_speedup(one)),
         )
-        for one in records
+        for one, in_part in zip(records, shown, strict=True)
     )
 
 
-def _row(findings: Findings, record: Record, metrics: Sequence[Metric], *, has_speedups: bool) -> Iterator[Cell]:
+def _row(
+    findings: Findings, record: Record, shown: Record, metrics: Sequence[Metric], *, has_speedups: bool
+) -> Iterator[Cell]:
+    """shown: the record in the rounds whose figures are shown."""
     variant = findings.run.variant(record.variant)
     yield from map(Cell, (record.case, record.variant, variant.label if variant else ""))
-    yield Cell.latency(record)
+    yield Cell.latency(shown)
     if has_speedups:
         yield Cell.times(record_speedup(record))
-    yield from (Cell.of_metric(metric, record, variant) for metric in metrics)
+    yield from (Cell.of_metric(metric, shown, variant) for metric in metrics)
     remarks = [*findings.flags[record.test]]
     if record.status is not Status.MEASURED:
         remarks.insert(0, f"{record.status}: {first_line(record.reason)}")
