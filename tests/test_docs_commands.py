@@ -127,7 +127,8 @@ def test_no_command_that_measures_gives_a_value_that_is_refused(
     words: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a machine with enough cores. Variants of a server are those that --llm-endpoint names."""
-    monkeypatch.setattr("llm_bench_fixtures.processes.affinity.usable_cores", lambda: 64)
+    for module in ("processes.affinity", "models.variants"):
+        monkeypatch.setattr(f"llm_bench_fixtures.{module}.usable_cores", lambda: 64)
     given = settings_of(words)
     parse_settings(given)
     names = [*given.get("variants", "").split(","), given.get("reference", "fp32")]

@@ -110,13 +110,21 @@ def test_what_is_wanted_is_picked_first() -> None:
 
 @pytest.mark.parametrize(
     ("speedup", "spread", "runs"),
-    [(1.5, 0.3, 2), (1.2, 0.4, 11), (1.05, 0.4, 39), (2.0, 0.01, None)],
-    ids=["likely", "open", "close", "decided"],
+    [(1.5, 0.3, 2), (1.2, 0.4, 11), (1.05, 0.4, 149), (1.0, 0.1, 3), (2.0, 0.01, None)],
+    ids=["likely", "open", "close", "tied", "decided"],
 )
 def test_how_many_runs_would_decide(speedup: float, spread: float, runs: int | None) -> None:
     """Of ten pairs, up and down by the spread, six are not trimmed: the standard error is the spread by the root of
     10 / (6 x 5), and Student's t of five degrees of freedom is 2.571, so that half the interval is 1.484 spreads wide.
-    It excludes 1 once that is log(1.5) = 0.405, or log(1.2) = 0.182; 1.05 counts as tied at log(1.1) = 0.095. An
-    interval narrows with the root of the number of runs."""
+    It excludes 1 once that is log(1.5) = 0.405, or log(1.2) = 0.182. For 1.05 it excludes 1 at 0.049, and ends below
+    1.1 at 0.047; for 1 at 0.095. An interval narrows with the root of the number of runs."""
     found = pick(make_run([make_block_record(spread=0.0), make_block_record("v0", speedup, spread)]), Reader.LATENCY)
     assert found.runs_to_decide == runs
+
+
+def test_runs_that_would_tell_one_from_the_best() -> None:
+    """v1 over v0, of ten pairs each: where half the interval is 10 % wide, they are tied."""
+    records = [make_block_record(spread=0.0), make_block_record("v0", 2.0, 0.0), make_block_record("v1", 2.0, 0.5)]
+    found = pick(make_run(records), Reader.LATENCY)
+    assert found.outcome is Outcome.UNDECIDED
+    assert (found.runs_to_decide or 0) > 20

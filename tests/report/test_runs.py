@@ -179,6 +179,15 @@ def test_the_caption_names_models_and_machines() -> None:
     )
 
 
+def test_the_caption_of_many_machines_names_three() -> None:
+    (caption,) = (
+        line
+        for line in render_runs_latex(beside(*(pair(hardware=name) for name in "abcde"))).splitlines()
+        if "caption" in line
+    )
+    assert " on a (2 threads, cpu), b (2 threads, cpu), c (2 threads, cpu) and 2 more: " in caption
+
+
 @pytest.mark.parametrize(
     ("origins", "labels"),
     [

@@ -21,7 +21,7 @@ from llm_bench_fixtures.results.noise import NoiseFloor, probe_level_s
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.statistics.ratio import trimmed_mean
-from llm_bench_fixtures.statistics.spread import STRICT, mean_half_width
+from llm_bench_fixtures.statistics.spread import GATE_CONFIDENCE, mean_half_width
 
 Probe: TypeAlias = Sequence[tuple[float, float]]  # seconds of both kinds of work, for each round
 OF_MEDIAN = ("latency_s", "output_tokens_per_s", "ms_per_token")  # the median latency, and its multiples
@@ -154,4 +154,4 @@ def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:
     if len(base) != len(head) or len(base) < 2:
         return 0.0
     deviation = statistics.stdev(after - before for before, after in zip(base, head, strict=True))
-    return mean_half_width(deviation, len(base), STRICT)
+    return mean_half_width(deviation, len(base), GATE_CONFIDENCE)

@@ -22,7 +22,7 @@ from llm_bench_fixtures.statistics.shrinkage import (
     estimate_variance,
     shrink,
 )
-from llm_bench_fixtures.statistics.spread import STRICT, student_half_width
+from llm_bench_fixtures.statistics.spread import GATE_CONFIDENCE, student_half_width
 
 LEAST_ROUNDS = 2
 LEAST_EQUAL_ROUNDS = 3  # rounds needed to say that there is no scatter
@@ -107,7 +107,7 @@ def _log_interval(of: Record, over: Record, expected: VarianceEstimate) -> tuple
     variance = _variance_of_difference(of, over, expected)
     if not variance.variance:
         return (difference, difference) if fewest >= LEAST_EQUAL_ROUNDS else (-math.inf, math.inf)
-    margin = student_half_width(math.sqrt(variance.variance), variance.freedom, STRICT)
+    margin = student_half_width(math.sqrt(variance.variance), variance.freedom, GATE_CONFIDENCE)
     return difference - margin, difference + margin
 
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
-from llm_bench_fixtures.statistics.spread import CONFIDENCE, Interval, student_half_width, variance
+from llm_bench_fixtures.statistics.spread import CONFIDENCE, LEAST_FOR_INTERVAL, Interval, student_half_width, variance
 
-LEAST_PAIRS = 3
+LEAST_PAIRS = LEAST_FOR_INTERVAL
 FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
 TRIMMED = 0.2  # share of the values, on either side; none of fewer than five
 ODD = 4.0  # expected standard deviations from the median, beyond which one of few pairs is odd

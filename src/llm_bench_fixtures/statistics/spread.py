@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95
-STRICT = 0.99  # confidence of what a gate, or a comparison by the noise floor, claims
+GATE_CONFIDENCE = 0.99  # confidence of what a gate, or a comparison by the noise floor, claims
 NORMAL_95 = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # half-width of a 95 % interval in standard errors
 POWER = 0.95  # the probability that the minimum detectable effect is detected
 LEAST_FOR_INTERVAL = 3

@@ -64,7 +64,7 @@ def test_undecided_names_the_likely_winner_and_what_is_certain() -> None:
     """int4's ratios are up and down by a factor of e, so nobody knows whether it beats int8."""
     assert first_line(run_of({"int8": (2.0, 0.01), "int4": (5.2, 1.0), "bf16": (0.5, 0.01)})) == (
         "Undecided for the lowest latency: probably int4, 5.20× (1.18–22.9) as fast as fp32, near-lossless. Certainly "
-        "faster than fp32: int8. About 6 runs, pooled, would decide (llm-bench report RUN RUN ...)."
+        "faster than fp32: int8. Pooled, about 6 runs in all would decide (llm-bench report RUN RUN ...)."
     )
 
 
@@ -78,7 +78,7 @@ def test_the_reference_is_never_named_because_nothing_is_proven() -> None:
     """1.2 times as fast, from 0.87 to 1.65."""
     line = first_line(run_of({"int8": (1.2, 0.4)}))
     assert line.startswith("Undecided for the lowest latency: probably int8, 1.20× (0.")
-    assert " as fast as fp32, near-lossless. Certainly faster than fp32: none. About 11 runs, " in line
+    assert " as fast as fp32, near-lossless. Certainly faster than fp32: none. Pooled, about 11 runs in " in line
 
 
 @pytest.mark.parametrize(

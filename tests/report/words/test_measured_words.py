@@ -36,14 +36,14 @@ def test_how_often_rounds_paused() -> None:
 
 
 def test_how_many_decode_steps_were_cold() -> None:
-    """Ten rounds of three decode steps of each; without saved times of tokens only the number."""
+    """Ten rounds of three decode steps of each; the number alone where some tokens' times weren't saved."""
     tokens_s = (((0.1, 0.2, 0.3, 0.4),),) * 10
     fp32 = make_block_record(spread=0.0, pauses=30, cold_steps=7, tokens_s=tokens_s)
     bf16 = make_block_record("bf16", 2.0, pauses=10, cold_steps=5, tokens_s=tokens_s)
     assert footnotes(fp32, bf16)[2] == (
-        "12 of 60 decode steps followed a pause with cold caches: each counts as the mean of the warm steps after it."
+        "12 of 60 decode steps followed a pause with cold caches: each counts as the mean of the steps after it."
     )
-    assert footnotes(*(replace(one, tokens_s=()) for one in (fp32, bf16)))[2].startswith("12 decode steps followed")
+    assert footnotes(fp32, replace(bf16, tokens_s=()))[2].startswith("12 decode steps followed")
 
 
 def test_who_ran_whole_rounds_though_others_paused() -> None:
@@ -56,7 +56,7 @@ def test_whose_threads_were_bound() -> None:
     bound = {"fp32": 10, "bf16": 4, "nf4": 0}
     records = [make_block_record(name, 2.0, bound_rounds=rounds) for name, rounds in bound.items()]
     assert footnotes(*records)[2] == (
-        "Computing threads bound to a core each: fp32; bound in some rounds: bf16; not bound: nf4."
+        "Computing threads had a core each: always: fp32; in some rounds: bf16; never: nf4."
     )
 
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
 from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
-from llm_bench_fixtures.report.tables.table import MOST_NAMED, WHAT_RAN, Table
+from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
 from llm_bench_fixtures.report.words.workload import describe_headline, listed
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import INSTEAD, printable, some_of
 
 EN_DASH = "–"
+MOST_NAMED = 3  # models, and machines
 LAST_LATIN = 0x17F  # last of the characters that LaTeX sets with its own fonts
 _LIGATURE = re.compile(r"-(?=-)|,(?=,)|[?!](?=\\textasciigrave)")
 _SPECIAL = str.maketrans(
@@ -62,8 +63,9 @@ def caption_of(origins: Sequence[Provenance], workload: str) -> str:
 
 
 def _named(names: Iterable[str]) -> str:
+    """The first three names."""
     known = list(names)
-    return listed(known, "and") if len(known) <= MOST_NAMED else some_of(known)
+    return listed(known, "and") if len(known) <= MOST_NAMED else some_of(known, MOST_NAMED)
 
 
 def _narrow(findings: Findings) -> Table:

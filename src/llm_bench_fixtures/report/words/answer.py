@@ -267,12 +267,15 @@ def _certain(pick: Pick, reference: str) -> str:
 
 
 def _to_decide(served: Sequence[Pick]) -> Iterator[str]:
-    """How many runs would decide it; nothing where that isn't known."""
-    runs = max((pick.runs_to_decide or 0 for pick in served), default=0)
-    if runs > MOST_RUNS:
-        yield f"More than {MOST_RUNS} pooled runs would be needed to decide."
-    elif runs:
-        yield f"About {runs} runs, pooled, would decide (llm-bench report RUN RUN ...)."
+    """How many runs would decide it, this one counted; nothing where that isn't known."""
+    runs = [pick.runs_to_decide for pick in served]
+    most = max((number or 0 for number in runs), default=0)
+    if None in runs or not most:
+        return
+    if most > MOST_RUNS:
+        yield "Too close, or too noisy, to decide by pooling runs: take either."
+    else:
+        yield f"Pooled, about {most} runs in all would decide (llm-bench report RUN RUN ...)."
 
 
 def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: _ByReader) -> str:

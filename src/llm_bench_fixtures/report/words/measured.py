@@ -19,7 +19,7 @@ from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variat
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
 SHOWN_DRIFT = 0.05  # a calm machine shows less
 MANY_TOKENS = 4  # times their median prompt
-FREE = "not bound"
+NEVER_BOUND = "never"
 
 
 def noise_warning(seen: Evidence) -> str:
@@ -96,9 +96,10 @@ def _pauses(run: Run) -> Iterator[str]:
     if cold := sum(record.cold_steps for record in records):
         batches = chain.from_iterable(chain.from_iterable(record.tokens_s for record in records))
         steps = sum(len(tokens_s) - 1 for tokens_s in batches)
+        of_all = f" of {steps:,}" if all(record.tokens_s for record in records) else ""
         yield (
-            f"{cold:,}{f' of {steps:,}' if steps else ''} decode steps followed a pause with cold caches: each counts "
-            "as the mean of the warm steps after it."
+            f"{cold:,}{of_all} decode steps followed a pause with cold caches: each counts as the mean of the steps "
+            "after it."
         )
     whole = dict.fromkeys(record.variant for record in run.measured() if record.reference_s and not record.pauses)
     if others := [name for name in whole if all(record.variant != name for record in records)]:
@@ -106,19 +107,19 @@ def _pauses(run: Run) -> Iterator[str]:
 
 
 def _bound(run: Run) -> Iterator[str]:
-    """Whose threads had a core each; nothing where nobody's had."""
-    by_variant = grouped(run.measured(), lambda record: record.variant)
-    ways = grouped(by_variant, lambda name: _binding_of(by_variant[name]))
-    if ways.keys() != {FREE}:
+    """Whose computing threads had a core each in their turns; nothing where nobody's had."""
+    by_variant = grouped((one for one in run.measured() if one.reference_s), lambda record: record.variant)
+    ways = grouped(by_variant, lambda name: _how_often_bound(by_variant[name]))
+    if ways.keys() - {NEVER_BOUND}:
         told = (f"{way}: {', '.join(names)}" for way, names in ways.items())
-        yield f"Computing threads {'; '.join(told)}."
+        yield f"Computing threads had a core each: {'; '.join(told)}."
 
 
-def _binding_of(records: Iterable[Record]) -> str:
+def _how_often_bound(records: Iterable[Record]) -> str:
     free = sum(len(one.rounds_s) - one.bound_rounds for one in records)
     if not free:
-        return "bound to a core each"
-    return "bound in some rounds" if any(one.bound_rounds for one in records) else FREE
+        return "always"
+    return "in some rounds" if any(one.bound_rounds for one in records) else NEVER_BOUND
 
 
 def _disturbed(run: Run) -> Iterator[str]:
