@@ -14,7 +14,7 @@ PATIENCE = 1.0  # seconds that may be lost to other work for each second that be
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 KEPT_IN_VAIN = 0.5  # share of the patience kept where a case found no calm at all: other work may never end
 MOST_TIMES = 5.0  # times the time of its first rounds that a case of a large model gets, where a given time has room
-USUAL_TIMES = 2.0  # times that a small model's case gets that the answer goes by
+USUAL_TIMES = 1.6  # times that a small model's case gets that the answer goes by
 HALVINGS = 40  # of the range in which times_of_cases looks
 
 
