@@ -12,7 +12,8 @@ that really changed hardly move. That is shrunk toward what processes are known 
 
 A machine's state that lasts for a test's few rounds shows in none of them, either. How far such states move a test is
 read off the variant's other tests: by what their changes scatter beyond their rounds. With fewer than LEAST_OTHER_TESTS
-of them it isn't known.
+of them it isn't known. One state is looked for in each block: that the host has moved the processor's cores apart. A
+test may change by as much as the time from core to core did.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
+from llm_bench_fixtures.answer.noise import APART
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import record_log_ratio
 from llm_bench_fixtures.statistics.pooling import PROCESS_FREEDOM
@@ -64,6 +66,8 @@ class _Change:
     """Logarithm of the baseline's speed-up."""
     by: LogRatio
     """What the judged run's logarithm differs by."""
+    by_cores: float = 0.0
+    """Logarithm of how many times as long data took from core to core in one of the runs; 0 where that isn't far."""
 
 
 def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> SpeedupChanges:
@@ -72,8 +76,9 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
     for before, after in pairs:
         base, head = record_log_ratio(before), record_log_ratio(after)
         if after.variant != reference and base is not None and head is not None:  # both were measured in blocks
-            tests[after.variant][after.test] = _Change(base.centre, head.minus(base))
-    means = {variant: _mean(own.values()) for variant, own in tests.items() if len(own) >= LEAST_TESTS}
+            tests[after.variant][after.test] = _Change(base.centre, head.minus(base), _by_cores(before, after))
+    alike = {variant: [one for one in own.values() if not one.by_cores] for variant, own in tests.items()}
+    means = {variant: _mean(own) for variant, own in alike.items() if len(own) >= LEAST_TESTS}
     scatter = {variant: _scatter([means[other].by.centre for other in means if other != variant]) for variant in tests}
     number = sum(map(len, tests.values()))
     return SpeedupChanges(
@@ -84,6 +89,12 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
         },
         {variant: _changed(one, scatter[variant], len(means)) for variant, one in means.items()},
     )
+
+
+def _by_cores(before: Record, after: Record) -> float:
+    looks = [one.core_to_core for one in (before, after)]
+    apart = abs(math.log(median(looks[1]) / median(looks[0]))) if all(looks) else 0.0
+    return apart if apart >= math.log(APART) else 0.0
 
 
 def _mean(tests: Collection[_Change]) -> _Change:
@@ -130,5 +141,5 @@ def _changed(
     by_processes = student_half_width(math.sqrt(processes), scatter.freedom, confidence)
     by_rounds = replace(one.by, process_variance=0.0).margin(confidence)
     by_states = student_half_width(math.sqrt(states.variance), states.freedom, confidence) if states else 0.0
-    margin = math.hypot(by_rounds, by_processes, by_states)
+    margin = math.hypot(by_rounds, by_processes, by_states) + one.by_cores
     return SpeedupChange(math.exp(one.base), math.exp(one.base + one.by.centre), margin)
