@@ -81,6 +81,12 @@ def test_the_reference_is_never_named_because_nothing_is_proven() -> None:
     assert " as fast as fp32, near-lossless. Certainly faster than fp32: none. Pooled, about 11 runs in " in line
 
 
+def test_what_takes_many_runs_says_so() -> None:
+    """1.05 times as fast, up and down by 0.4: 149 runs."""
+    line = first_line(run_of({"int8": (1.05, 0.4)}))
+    assert line.endswith(" Pooled, more than 20 runs in all would be needed to decide; a calmer machine needs fewer.")
+
+
 @pytest.mark.parametrize(
     ("speedups", "brief"),
     [

@@ -56,7 +56,7 @@ def test_whose_threads_were_bound() -> None:
     bound = {"fp32": 10, "bf16": 4, "nf4": 0}
     records = [make_block_record(name, 2.0, bound_rounds=rounds) for name, rounds in bound.items()]
     assert footnotes(*records)[2] == (
-        "Computing threads had a core each: always: fp32; in some rounds: bf16; never: nf4."
+        "Computing threads had a core each: always for fp32; in some rounds for bf16; never for nf4."
     )
 
 

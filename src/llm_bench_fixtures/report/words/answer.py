@@ -273,7 +273,7 @@ def _to_decide(served: Sequence[Pick]) -> Iterator[str]:
     if None in runs or not most:
         return
     if most > MOST_RUNS:
-        yield "Too close, or too noisy, to decide by pooling runs: take either."
+        yield f"Pooled, more than {MOST_RUNS} runs in all would be needed to decide; a calmer machine needs fewer."
     else:
         yield f"Pooled, about {most} runs in all would decide (llm-bench report RUN RUN ...)."
 

@@ -111,7 +111,7 @@ def _bound(run: Run) -> Iterator[str]:
     by_variant = grouped((one for one in run.measured() if one.reference_s), lambda record: record.variant)
     ways = grouped(by_variant, lambda name: _how_often_bound(by_variant[name]))
     if ways.keys() - {NEVER_BOUND}:
-        told = (f"{way}: {', '.join(names)}" for way, names in ways.items())
+        told = (f"{way} for {', '.join(names)}" for way, names in ways.items())
         yield f"Computing threads had a core each: {'; '.join(told)}."
 
 
