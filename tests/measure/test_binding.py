@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+import torch
 
 from llm_bench_fixtures.measure import binding
 from llm_bench_fixtures.measure.binding import (
@@ -19,10 +20,11 @@ from llm_bench_fixtures.measure.binding import (
     generate_some,
     settle_binding,
 )
+from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.processes.affinity import cores_to_bind, thread_seconds
-from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
+from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, Workload
 
 
 @pytest.fixture
@@ -237,8 +239,6 @@ def test_it_is_tried_once_for_each_number_of_threads(
 )
 def test_the_threads_of_a_model_are_found(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """Those that compute are of this process, and no more than torch's pool and its caller have."""
-    import torch
-
     workload = Workload((prompts.exact(64),), new_tokens=16, batch_size=1)
     observe(tiny_fp32, workload)
     found = settle_binding(tiny_fp32, workload)
@@ -260,13 +260,36 @@ def test_the_first_tokens_of_the_first_batch_are_generated(
     prompts: Prompts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[int] = []
-    generate = type(tiny_fp32).generate
-
-    def noting(model: TransformersModel, *args: object, **more: object) -> object:
-        asked.append(args[2])
-        return generate(model, *args, **more)
-
-    monkeypatch.setattr(type(tiny_fp32), "generate", noting)
+    asked = _noting_generate(monkeypatch)
     generate_some(tiny_fp32, Workload((prompts.exact(6),), new_tokens, batch_size=1, cache=cache), 3)
-    assert asked == [generated]
+    assert asked == [((1, 6), generated)]
+
+
+@pytest.mark.parametrize("cache", [CacheKind.DYNAMIC, CacheKind.STATIC])
+def test_tokens_that_warm_caches_follow_the_prompts_last_ones_alone(
+    cache: CacheKind, tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts of 6 and 4 tokens, of which the shorter one ends before its row. The round before has made the cache."""
+    long, short = prompts.exact(6), prompts.exact(4)
+    workload = Workload((long, short), 8, batch_size=2, padding=Padding(Side.RIGHT), cache=cache)
+    run_round(tiny_fp32, workload)
+    shown: list[torch.Tensor] = []
+    asked = _noting_generate(monkeypatch, shown)
+    generate_some(tiny_fp32, workload, 3, is_warming=True)
+    assert asked == [((2, 1), 3)]
+    assert shown[0].tolist() == [[long[-1]], [short[-1]]]
+
+
+def _noting_generate(monkeypatch: pytest.MonkeyPatch, shown: list[torch.Tensor] | None = None) -> list[object]:
+    """Where each call's rows and columns, and its number of new tokens, will be. shown: takes the prompts."""
+    asked: list[object] = []
+    generate = TransformersModel.generate
+
+    def noting(model: TransformersModel, input_ids: torch.Tensor, *args: object, **more: object) -> object:
+        asked.append((tuple(input_ids.shape), args[1]))
+        if shown is not None:
+            shown.append(input_ids)
+        return generate(model, input_ids, *args, **more)
+
+    monkeypatch.setattr(TransformersModel, "generate", noting)
+    return asked

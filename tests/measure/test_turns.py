@@ -159,7 +159,7 @@ def test_rounds_in_a_row_share_what_warms_them_and_their_slices(
 ) -> None:
     """Two rounds of 8 tokens in slices of three: the second one begins in the middle of a slice."""
     warmed: list[int] = []
-    monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens: warmed.append(tokens))
+    monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens, **how: warmed.append(tokens))
     workload = Workload((prompts.exact(6),), new_tokens=8, batch_size=1)
     done = take_turns(tiny_fp32, lambda: None, workload, rounds=2, slice_tokens=3, warms=True)
     assert [one.batches[0].paused_after for one in done] == [(2,), (0, 3)]
@@ -187,7 +187,7 @@ def test_what_warms_up_runs_bound_and_before_the_round(
             order.append("free")
 
     monkeypatch.setattr(turns, "binding_of", lambda _: Noted())
-    monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens: order.append(("warmed", tokens)))
+    monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens, **how: order.append(("warmed", tokens)))
     monkeypatch.setattr(
         turns, "run_round", lambda *_, **how: order.append("round") or run_round(tiny_fp32, workload, **how)
     )

@@ -16,9 +16,9 @@ from statistics import median, stdev
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.kept import KeptForModel
-from llm_bench_fixtures.measure.timing import batches_of, run_round
+from llm_bench_fixtures.measure.timing import batches_of, kept_batches, run_round
 from llm_bench_fixtures.processes.affinity import bind_threads, cores_to_bind, thread_seconds
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import CacheKind, pad_batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,12 +147,18 @@ def _short_s(model: Model, workload: Workload, tokens: int) -> float:
     return time.perf_counter() - began_s
 
 
-def generate_some(model: Model, workload: Workload, tokens: int) -> None:
-    """The first batch's first tokens, untimed; the whole round where a shorter one would leave a static cache that is
-    too small."""
-    if workload.cache is CacheKind.STATIC:
+def generate_some(model: Model, workload: Workload, tokens: int, *, is_warming: bool = False) -> None:
+    """The first batch's first tokens, untimed; of a new workload the whole round, where a shorter one would leave a
+    static cache that is too small.
+
+    is_warming: they follow each prompt's last token alone. That reads all weights, too, and takes less time.
+    """
+    if workload.cache is CacheKind.STATIC and kept_batches(model, workload) is None:
         run_round(model, workload)
         return
-    first = batches_of(model, workload)[0]
+    batch = batches_of(model, workload)[0]
+    if is_warming:
+        last = [row[-1:] for row in workload.groups[0]]
+        batch = pad_batch(last, 1, workload.padding.side, model.tokenizer.pad_token_id, model.device.name)
     tokens = min(tokens, workload.new_tokens_by_batch[0])
-    model.generate(first.input_ids, first.attention_mask, tokens, workload.cache)
+    model.generate(batch.input_ids, batch.attention_mask, tokens, workload.cache)

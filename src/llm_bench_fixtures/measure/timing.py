@@ -329,12 +329,18 @@ def batches_of(model: Model, workload: Workload) -> list[Batch]:
 
     A new workload begins without the cache that the last one left.
     """
-    prepared = _PREPARED.get(model)
-    if prepared is None or prepared[0] != workload:
+    batches = kept_batches(model, workload)
+    if batches is None:
         model.forget_caches()
-        prepared = workload, make_batches(workload, model.tokenizer.pad_token_id, model.device.name)
-        _PREPARED.put(model, prepared)
-    return prepared[1]
+        batches = make_batches(workload, model.tokenizer.pad_token_id, model.device.name)
+        _PREPARED.put(model, (workload, batches))
+    return batches
+
+
+def kept_batches(model: Model, workload: Workload) -> list[Batch] | None:
+    """The workload's tensors, where `batches_of` made them last."""
+    prepared = _PREPARED.get(model)
+    return prepared[1] if prepared and prepared[0] == workload else None
 
 
 def continuations(
