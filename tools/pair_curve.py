@@ -129,7 +129,11 @@ class Tally:
 
     def add(self, decided: SequentialTests, tests: Sequence[str]) -> None:
         """Count one run, of which only these tests."""
-        known = {key: found.verdict for key, found in decided.findings().tests.items() if key.test in tests}
+        known = {
+            key: found.verdict
+            for key, found in decided.findings().items()
+            if isinstance(key, Measurand) and key.test in tests
+        }
         regressed = {key for key, verdict in known.items() if verdict in WORSE}
         self.runs += 1
         self.red += bool(regressed)

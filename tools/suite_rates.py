@@ -164,7 +164,7 @@ def table(runs: Runs, count: int) -> Iterator[tuple[str, ...]]:
     tests = {slow: runs.chance.choice(_decoding_tests(runs, slow)) for slow in runs.pairs[0]}
 
     def finds_test(decided: SequentialTests, slow: str) -> bool:
-        found = decided.findings().tests
+        found = decided.findings()
         return any(is_worse(found.get(Measurand(tests[slow], metric))) for metric in DECODE)
 
     what = f"decode of one test +{TEST_PERCENT:g} %, added"
@@ -185,7 +185,7 @@ def _row(
         slow = variants[number % len(variants)]
         tests = run(slow)
         found += finds(tests, slow)
-        red += any(map(is_worse, _all(tests)))
+        red += any(map(is_worse, tests.findings().values()))
         settled += not tests.open_tests
     return what, str(count), *(rate(number, count) for number in (found, red, settled))
 
@@ -195,14 +195,8 @@ def _decoding_tests(runs: Runs, variant: str) -> list[str]:
 
 
 def _finds_variant(tests: SequentialTests, slow: str) -> bool:
-    groups = tests.findings().groups
-    return any(is_worse(groups.get(HypothesisGroup(slow, metric))) for metric in DECODE)
-
-
-def _all(tests: SequentialTests) -> Iterator[Finding]:
     found = tests.findings()
-    yield from found.tests.values()
-    yield from found.groups.values()
+    return any(is_worse(found.get(HypothesisGroup(slow, metric))) for metric in DECODE)
 
 
 def sentences(pairs: Sequence[Mapping[str, Block]]) -> Iterator[str]:

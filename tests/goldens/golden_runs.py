@@ -31,6 +31,7 @@ from llm_bench_fixtures.paired.differences import Measurand
 from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Trial
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
@@ -386,7 +387,8 @@ def pair() -> PairedResult:
     variants = {test: test.partition("[")[2].removesuffix("]") for test in differences}
     pairs = [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
     found = judge_pairs(pairs, variants, 0.03, 0.05, 0.25)
-    assert {finding.verdict for finding in found.tests.values()} >= {Verdict.REGRESSED, Verdict.IMPROVED}
+    of_tests = {one: finding for one, finding in found.items() if isinstance(one, Measurand)}
+    assert {finding.verdict for finding in of_tests.values()} >= {Verdict.REGRESSED, Verdict.IMPROVED}
     times = Times(1.0, 0.4, 0.05, 20.0, (0.4,), (0.05, 0.06))
     trial = Trial(
         collected=[(*differences, "test_new[fp32]"), (*differences, "test_gone[fp32]")],
@@ -406,8 +408,8 @@ def pair() -> PairedResult:
         cores=(0, 1),
         first_analysis=3,
         analyses=2,
-        findings=found.tests,
-        groups=found.groups,
+        findings=of_tests,
+        groups={one: finding for one, finding in found.items() if isinstance(one, HypothesisGroup)},
         variants=variants,
         differences=known,
         not_compared=(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.differences import JUDGED, Measurand, estimate
-from llm_bench_fixtures.paired.judgement import PairFindings, judge_pairs
-from llm_bench_fixtures.paired.tree import HypothesisGroup
+from llm_bench_fixtures.paired.differences import JUDGED, Finding, Measurand, estimate
+from llm_bench_fixtures.paired.judgement import judge_pairs
+from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup
 
 THRESHOLD, ALPHA, ERROR = 0.03, 0.01, 0.02
 MIRROR = {
@@ -27,7 +27,7 @@ measurands = st.builds(Measurand, st.sampled_from("abc"), st.sampled_from([metri
 pairs_of = st.lists(st.dictionaries(measurands, st.floats(-1, 1)), max_size=10)
 
 
-def judged(pairs: list[dict[Measurand, float]], **variants: str) -> PairFindings:
+def judged(pairs: list[dict[Measurand, float]], **variants: str) -> dict[Hypothesis, Finding]:
     return judge_pairs(pairs, variants, THRESHOLD, ALPHA, ERROR)
 
 
@@ -40,7 +40,7 @@ def columns(**values: list[float]) -> list[dict[Measurand, float]]:
 
 
 def only(values: list[float]) -> Verdict:
-    return judged(columns(a=values)).tests[A].verdict
+    return judged(columns(a=values))[A].verdict
 
 
 def test_fewer_than_three_pairs_say_nothing() -> None:
@@ -74,7 +74,7 @@ def test_one_of_many_comparisons_has_to_be_surer_than_one_alone() -> None:
     assert ERROR / 40 < found.p < ERROR
     assert only(values) is Verdict.REGRESSED
     chance = {f"b{number}": [0.3, -0.3, 0.2, -0.2] for number in range(39)}
-    assert judged(columns(a=values, **chance)).tests[A].verdict is Verdict.INCONCLUSIVE
+    assert judged(columns(a=values, **chance))[A].verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_slowdown_of_all_tests_of_a_variant_is_found_in_their_group() -> None:
@@ -86,10 +86,10 @@ def test_a_slowdown_of_all_tests_of_a_variant_is_found_in_their_group() -> None:
         c=[0.04, 0.042, 0.04, 0.041, 0.04, 0.042],
     )
     found = judged(pairs, a="fp32", b="fp32", c="fp32")
-    assert found.groups[GROUP].verdict is Verdict.REGRESSED
-    assert found.tests[A].verdict is Verdict.REGRESSED
-    assert found.tests[A].is_of_group
-    assert judged(columns(a=[0.04 + value for value in noise])).tests[A].verdict is Verdict.INCONCLUSIVE
+    assert found[GROUP].verdict is Verdict.REGRESSED
+    assert found[A].verdict is Verdict.REGRESSED
+    assert found[A].is_of_group
+    assert judged(columns(a=[0.04 + value for value in noise]))[A].verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_test_whose_group_is_unchanged_is_unchanged_if_something_is_known_of_it() -> None:
@@ -98,9 +98,9 @@ def test_a_test_whose_group_is_unchanged_is_unchanged_if_something_is_known_of_i
     calm = [0.001, -0.001, 0.001, -0.001, 0.0]
     variants = dict.fromkeys("abcde", "fp32")
     found = judged(columns(a=near, b=far, c=calm, d=calm, e=calm), **variants)
-    assert found.groups[GROUP].verdict is Verdict.UNCHANGED
-    assert (found.tests[A].verdict, found.tests[A].is_of_group) == (Verdict.UNCHANGED, True)
-    assert found.tests[Measurand("b", "latency_s")].verdict is Verdict.INCONCLUSIVE
+    assert found[GROUP].verdict is Verdict.UNCHANGED
+    assert (found[A].verdict, found[A].is_of_group) == (Verdict.UNCHANGED, True)
+    assert found[Measurand("b", "latency_s")].verdict is Verdict.INCONCLUSIVE
     assert only(near) is Verdict.INCONCLUSIVE
 
 
@@ -110,18 +110,18 @@ def test_a_test_that_stands_out_from_its_unchanged_group_stays_open() -> None:
     apart = [0.06 + value for value in (0.01, -0.01, 0.015, -0.015, 0.0)]
     names = [f"t{number}" for number in range(80)]
     found = judged(columns(a=apart, **dict.fromkeys(names, calm)), **dict.fromkeys(["a", *names], "fp32"))
-    assert found.groups[GROUP].verdict is Verdict.UNCHANGED
-    assert found.tests[A].estimate is not None
-    assert 0.4 * ERROR / 81 < found.tests[A].estimate.p < 0.001
-    assert found.tests[A].verdict is Verdict.INCONCLUSIVE
+    assert found[GROUP].verdict is Verdict.UNCHANGED
+    assert found[A].estimate is not None
+    assert 0.4 * ERROR / 81 < found[A].estimate.p < 0.001
+    assert found[A].verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_slow_test_of_an_unchanged_group_is_found_by_itself() -> None:
     calm = [0.001, -0.001, 0.0, 0.001, -0.001]
     slow = [0.1 + value for value in calm]
     found = judged(columns(a=slow, b=calm, c=calm, d=calm), **dict.fromkeys("abcd", "fp32"))
-    assert found.groups[GROUP].verdict is Verdict.UNCHANGED
-    assert (found.tests[A].verdict, found.tests[A].is_of_group) == (Verdict.REGRESSED, False)
+    assert found[GROUP].verdict is Verdict.UNCHANGED
+    assert (found[A].verdict, found[A].is_of_group) == (Verdict.REGRESSED, False)
 
 
 @given(pairs_of)
@@ -129,13 +129,10 @@ def test_swapping_the_sides_mirrors_every_verdict(pairs: list[dict[Measurand, fl
     swapped = [{one: -value for one, value in pair.items()} for pair in pairs]
     variants = {"a": "fp32", "b": "fp32", "c": "bf16"}
     there, back = (judge_pairs(side, variants, THRESHOLD, ALPHA, ERROR) for side in (pairs, swapped))
-    assert {key: MIRROR[found.verdict] for key, found in there.tests.items()} == {
-        key: found.verdict for key, found in back.tests.items()
-    }
-    assert {key: MIRROR[found.verdict] for key, found in there.groups.items()} == {
-        key: found.verdict for key, found in back.groups.items()
+    assert {key: MIRROR[found.verdict] for key, found in there.items()} == {
+        key: found.verdict for key, found in back.items()
     }
 
 
 def test_nothing_is_judged_of_nothing() -> None:
-    assert judged([]) == PairFindings({}, {})
+    assert judged([]) == {}

@@ -19,6 +19,7 @@ from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.sides import PairSide
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.memory import free_memory_bytes
@@ -276,8 +277,8 @@ class PairedRun:
             at_once=self._at_once,
             first_analysis=self.plan.pairs,
             analyses=self._sequential.analyses,
-            findings=findings.tests,
-            groups=findings.groups,
+            findings={one: finding for one, finding in findings.items() if isinstance(one, Measurand)},
+            groups={one: finding for one, finding in findings.items() if isinstance(one, HypothesisGroup)},
             variants={test: variant for trial in self._trials for test, variant in trial.variants.items()},
             differences=self._sequential.differences,
             not_compared=tuple(self._absent.values()),

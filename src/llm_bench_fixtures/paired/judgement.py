@@ -5,19 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.paired.differences import (
-    MOST_BORROWED,
-    Finding,
-    Measurand,
-    PairedDifference,
-    estimate,
-    verdict_of,
-)
+from llm_bench_fixtures.paired.differences import MOST_BORROWED, Finding, Measurand, estimate, verdict_of
 from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup, Tree, reject
 from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
 from llm_bench_fixtures.statistics.robust import common_scale
@@ -45,17 +37,6 @@ def is_alike(one: Finding, other: Finding) -> bool:
     return any({one.verdict, other.verdict} <= set(direction) for direction in (WORSE, BETTER))
 
 
-H = TypeVar("H", Measurand, HypothesisGroup)
-
-
-@dataclass(frozen=True)
-class PairFindings:
-    """Findings of an analysis."""
-
-    tests: Mapping[Measurand, Finding]
-    groups: Mapping[HypothesisGroup, Finding]
-
-
 def judge_pairs(
     pairs: Sequence[Mapping[Measurand, float]],
     variants: Mapping[str, str],
@@ -63,8 +44,8 @@ def judge_pairs(
     alpha: float,
     error: float,
     found_before: Collection[Hypothesis] = (),
-) -> PairFindings:
-    """A verdict on each test and on each group.
+) -> dict[Hypothesis, Finding]:
+    """A verdict on each test, and then on each group.
 
     pairs: the differences of each. variants: by test, the id of its variant. threshold: the share by which something
     may get worse, such as 0.03. alpha: of each interval. error: the family-wise error of all that is found.
@@ -72,21 +53,16 @@ def judge_pairs(
     """
     tests = by_measurand(pairs)
     tree = Tree.of(tests, variants)
-    of_tests = _estimates(tests, alpha)
-    of_groups = _estimates(tree.differences(pairs), alpha)
-    p_values: dict[Hypothesis, float] = {one: known.p for one, known in of_tests.items() if known}
-    p_values |= {one: known.p for one, known in of_groups.items() if known}
-    found = reject(tree, p_values, error, found_before)
+    differences: dict[Hypothesis, list[float]] = {**tests, **tree.differences(pairs)}
+    expected = {level: _expected(alike, differences) for level, alike in grouped(differences, _level).items()}
+    estimates = {one: estimate(values, alpha, *expected[_level(one)]) for one, values in differences.items()}
+    found = reject(tree, {one: known.p for one, known in estimates.items() if known}, error, found_before)
     limit = math.log1p(threshold)
-    groups = {
-        group: Finding(verdict_of(known, limit, is_found=group in found), known) for group, known in of_groups.items()
+    own = {one: Finding(verdict_of(known, limit, is_found=one in found), known) for one, known in estimates.items()}
+    of_groups = {
+        test: with_group(own[test], own[group], limit) for test in tests if (group := tree.group_of(test, variants))
     }
-    judged = {}
-    for measurand, known in of_tests.items():
-        own = Finding(verdict_of(known, limit, is_found=measurand in found), known)
-        group = tree.group_of(measurand, variants)
-        judged[measurand] = with_group(own, groups[group], limit) if group else own
-    return PairFindings(judged, groups)
+    return {**own, **of_groups}
 
 
 def by_measurand(pairs: Iterable[Mapping[Measurand, float]]) -> dict[Measurand, list[float]]:
@@ -116,23 +92,17 @@ def with_group(own: Finding, group: Finding, limit: float) -> Finding:
     return replace(own, verdict=group.verdict, is_of_group=True)
 
 
-def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H, PairedDifference | None]:
-    """Estimates of each hypothesis; what is known of all those of one metric and one level helps with each."""
-    levels = grouped(differences, _level)
-    expected = {level: _expected([differences[one] for one in alike]) for level, alike in levels.items()}
-    found: dict[H, PairedDifference | None] = {}
-    for one, values in differences.items():
-        most_borrowed = GROUPS_BORROW if isinstance(one, HypothesisGroup) else MOST_BORROWED
-        found[one] = estimate(values, alpha, *expected[_level(one)], most_borrowed)
-    return found
+def _level(one: Hypothesis) -> tuple[type[Hypothesis], str, bool]:
+    """Tests, groups of a variant or those of all variants, in one metric."""
+    return type(one), one.metric, isinstance(one, HypothesisGroup) and not one.variant
 
 
-def _level(one: Measurand | HypothesisGroup) -> tuple[str, bool]:
-    """Metric of a hypothesis, and whether it is of all variants."""
-    return one.metric, isinstance(one, HypothesisGroup) and not one.variant
-
-
-def _expected(groups: Sequence[Sequence[float]]) -> tuple[VarianceEstimate, float]:
-    """The variance between pairs that is expected of any of them, and the standard deviation at least."""
+def _expected(
+    alike: Sequence[Hypothesis], differences: Mapping[Hypothesis, Sequence[float]]
+) -> tuple[VarianceEstimate, float, float]:
+    """What is known of all hypotheses of one level helps with each: the variance between pairs that is expected of any
+    of them, the standard deviation at least, and how much may be borrowed, as for `shrink`."""
+    groups = [differences[one] for one in alike]
     prior = estimate_prior([estimate_variance(values) for values in groups if len(values) >= LEAST_PAIRS])
-    return prior, common_scale(groups) if len(groups) >= LEAST_COMPARISONS else 0.0
+    scale = common_scale(groups) if len(groups) >= LEAST_COMPARISONS else 0.0
+    return prior, scale, GROUPS_BORROW if isinstance(alike[0], HypothesisGroup) else MOST_BORROWED

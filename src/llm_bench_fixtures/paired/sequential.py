@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.differences import Finding, Measurand
-from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, by_measurand, judge_pairs
+from llm_bench_fixtures.paired.judgement import DIFFERENT, by_measurand, judge_pairs
+from llm_bench_fixtures.paired.tree import Hypothesis
 from llm_bench_fixtures.statistics.spending import share_of_look
 
 # Errors over all analyses, and in both directions.
@@ -39,7 +39,7 @@ class SequentialTests:
         """Pairs at the last analysis."""
         self._pairs: list[dict[Measurand, float]] = []
         self._variants: dict[str, str] = {}
-        self._settled = PairFindings({}, {})
+        self._settled: dict[Hypothesis, Finding] = {}
 
     @property
     def pairs(self) -> int:
@@ -54,7 +54,7 @@ class SequentialTests:
     def add(self, pair: Mapping[Measurand, float], variants: Mapping[str, str]) -> None:
         """The differences of one more pair; settled ones are left out. variants: by test, its variant's id."""
         self._variants |= variants
-        self._pairs.append({key: value for key, value in pair.items() if key not in self._settled.tests})
+        self._pairs.append({key: value for key, value in pair.items() if key not in self._settled})
 
     @property
     def is_due(self) -> bool:
@@ -64,48 +64,33 @@ class SequentialTests:
     def analyze(self) -> None:
         """Settle each test and group whose verdict isn't inconclusive."""
         found = self.findings()
-        self._settled = PairFindings(_settled(found.tests), _settled(found.groups))
+        self._settled = {one: own for one, own in found.items() if own.verdict is not Verdict.INCONCLUSIVE}
         self.analyses += 1
         self.analyzed_pairs = self.pairs
         self.next_analysis = max(math.ceil(self.next_analysis * GROWTH), self.pairs + 1)
 
-    def findings(self) -> PairFindings:
+    def findings(self) -> dict[Hypothesis, Finding]:
         """The settled findings, and for all else those of the last analysis.
 
         With pairs since the last analysis, what isn't settled is judged as the next analysis would judge it now. This
         settles nothing.
         """
         number = self.analyses + (self.pairs > self.analyzed_pairs or not self.analyses)
-        before = self._settled
-        found_before = {
-            one for known in (before.tests, before.groups) for one, found in known.items() if _is_found(found)
-        }
-        error = FAMILY_ERROR * share_of_look(number)
-        now = judge_pairs(self._pairs, self._variants, self.threshold, alpha_of_analysis(number), error, found_before)
-        return PairFindings({**now.tests, **before.tests}, {**now.groups, **before.groups})
+        alpha, error = alpha_of_analysis(number), FAMILY_ERROR * share_of_look(number)
+        # Settled ones whose own differences are significant, not their group's alone.
+        found_before = {one for one, own in self._settled.items() if own.verdict in DIFFERENT and not own.is_of_group}
+        now = judge_pairs(self._pairs, self._variants, self.threshold, alpha, error, found_before)
+        return {**now, **self._settled}
 
     def forget(self, test: str) -> None:
         """Remove a test that turned out not to be comparable; it has no finding."""
-        for pair in self._pairs:
-            for measurand in [measurand for measurand in pair if measurand.test == test]:
-                del pair[measurand]
-        kept = {key: found for key, found in self._settled.tests.items() if key.test != test}
-        self._settled = PairFindings(kept, self._settled.groups)
+        self._pairs = [{one: value for one, value in pair.items() if one.test != test} for pair in self._pairs]
+        self._settled = {
+            one: own for one, own in self._settled.items() if not (isinstance(one, Measurand) and one.test == test)
+        }
 
     @property
     def open_tests(self) -> tuple[str, ...]:
         """The tests with a metric that isn't settled."""
         known = dict.fromkeys(measurand for pair in self._pairs for measurand in pair)
-        return tuple(dict.fromkeys(key.test for key in known if key not in self._settled.tests))
-
-
-H = TypeVar("H")
-
-
-def _settled(found: Mapping[H, Finding]) -> dict[H, Finding]:
-    return {one: finding for one, finding in found.items() if finding.verdict is not Verdict.INCONCLUSIVE}
-
-
-def _is_found(finding: Finding) -> bool:
-    """Whether its own differences are significant."""
-    return finding.verdict in DIFFERENT and not finding.is_of_group
+        return tuple(dict.fromkeys(key.test for key in known if key not in self._settled))
