@@ -24,8 +24,6 @@ def test_a_variant_of_one_test_is_no_group_of_its_own() -> None:
     """It is a member of the group of all variants all the same."""
     assert set(TREE.of_variants) == {OF_A, OF_B}
     assert {group.variant for group in TREE.of_all[ALL]} == {"a", "b", "c"}
-    assert TREE.group_of(TESTS["a1"], VARIANTS) == OF_A
-    assert TREE.group_of(TESTS["c1"], VARIANTS) is None
 
 
 def test_one_variant_has_no_group_of_all() -> None:

@@ -105,13 +105,8 @@ def _round_difference(metric: Metric, base: Times, head: Times) -> float | None:
     if of_base and len(of_base) == len(of_head) and min(*of_base, *of_head) > 0:
         both = zip(of_base, of_head, strict=True)
         return hodges_lehmann([math.log(after) - math.log(before) for before, after in both])
-    before, after = _log(base, metric), _log(head, metric)
-    return after - before if before is not None and after is not None else None
-
-
-def _log(times: Times, metric: Metric) -> float | None:
-    value: float | None = getattr(times, metric.name)
-    return math.log(value) if value else None
+    before, after = getattr(base, metric.name), getattr(head, metric.name)
+    return math.log(after) - math.log(before) if before and after else None
 
 
 def estimate(

@@ -58,11 +58,10 @@ def judge_pairs(
     estimates = {one: estimate(values, alpha, *expected[_level(one)]) for one, values in differences.items()}
     found = reject(tree, {one: known.p for one, known in estimates.items() if known}, error, found_before)
     limit = math.log1p(threshold)
-    own = {one: Finding(verdict_of(known, limit, is_found=one in found), known) for one, known in estimates.items()}
-    of_groups = {
-        test: with_group(own[test], own[group], limit) for test in tests if (group := tree.group_of(test, variants))
-    }
-    return {**own, **of_groups}
+    judged = {one: Finding(verdict_of(known, limit, is_found=one in found), known) for one, known in estimates.items()}
+    for group, members in tree.of_variants.items():
+        judged |= {test: with_group(judged[test], judged[group], limit) for test in members}
+    return judged
 
 
 def by_measurand(pairs: Iterable[Mapping[Measurand, float]]) -> dict[Measurand, list[float]]:

@@ -68,11 +68,6 @@ class Tree:
         """The groups of one variant that are judged."""
         return {group: tests for group, tests in self.variants.items() if len(tests) >= LEAST_MEMBERS}
 
-    def group_of(self, measurand: Measurand, variants: Mapping[str, str]) -> HypothesisGroup | None:
-        """The group of a variant that the test is judged with."""
-        group = HypothesisGroup(variants.get(measurand.test, ""), measurand.metric)
-        return group if group in self.of_variants else None
-
     def differences(self, pairs: Sequence[Mapping[Measurand, float]]) -> dict[HypothesisGroup, list[float]]:
         """Differences of each group that is judged, one for each pair that measured at least half of its members."""
         found: dict[HypothesisGroup, list[float]] = {group: [] for group in (*self.of_all, *self.of_variants)}
@@ -110,8 +105,13 @@ def reject(
 def critical_levels(tree: Tree, error: float, rejected: Collection[Hypothesis]) -> dict[Hypothesis, float]:
     """The share of the error that each hypothesis has, once these are rejected. Those of the others add up to `error`
     at most."""
+    counts = len(tree.of_all), len(tree.of_variants), sum(map(len, tree.variants.values()))
+    shares = (ALL_SHARE, VARIANT_SHARE, TEST_SHARE)
+    divided = sum(share for share, number in zip(shares, counts, strict=True) if number)
+    own_all, own_variant, own_test = (  # before anything is rejected
+        error * share / divided / number if number else 0.0 for share, number in zip(shares, counts, strict=True)
+    )
     levels: dict[Hypothesis, float] = {}
-    own_all, own_variant, own_test = _first_shares(tree, error)
     inherited: dict[HypothesisGroup, float] = defaultdict(float)
     for group, members in tree.of_all.items():
         levels[group] = own_all
@@ -127,15 +127,3 @@ def critical_levels(tree: Tree, error: float, rejected: Collection[Hypothesis]) 
         whole = own_test * len(tests) + handed_on
         levels |= dict.fromkeys(tests, whole / max(len(left), 1))
     return levels
-
-
-def _first_shares(tree: Tree, error: float) -> tuple[float, float, float]:
-    """Shares of the error before anything is rejected: of each group of all variants, of each group of one variant and
-    of each test."""
-    counts = len(tree.of_all), len(tree.of_variants), sum(map(len, tree.variants.values()))
-    shares = (ALL_SHARE, VARIANT_SHARE, TEST_SHARE)
-    divided = sum(share for share, number in zip(shares, counts, strict=True) if number)
-    of_all, of_variant, of_test = (
-        error * share / divided / number if number else 0.0 for share, number in zip(shares, counts, strict=True)
-    )
-    return of_all, of_variant, of_test
