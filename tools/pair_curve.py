@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 from scipy import stats
 
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import WORSE, Verdict
 from llm_bench_fixtures.paired.differences import JUDGED, Measurand, pair_difference
-from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.trial import Row

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from pair_curve import differences_of, rate
 
+from llm_bench_fixtures.gate.verdicts import WORSE
 from llm_bench_fixtures.paired.differences import Finding, Measurand
-from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.report.renderers.markdown import markdown_table

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import WORSE, Verdict
 from llm_bench_fixtures.paired.differences import Measurand, estimate
-from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import ALPHA, FAMILY_ERROR, SequentialTests, alpha_of_analysis
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 

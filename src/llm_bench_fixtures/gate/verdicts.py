@@ -24,6 +24,10 @@ class Verdict(StrEnum):
     NOT_MEASURED = "not measured"
 
 
+WORSE = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE)
+BETTER = (Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
+
+
 def judge(direction: Direction, rule: Tolerance, base: float, head: float, margin: float = 0.0) -> Verdict:
     """The verdict on two values that are both there. margin: a log ratio up to which they can't be told apart.
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.paired.differences import MOST_BORROWED, Finding, Measurand, estimate, verdict_of
 from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup, Tree, reject
@@ -27,8 +27,6 @@ STANDS_OUT = 0.001
 ALONE = 8.0
 # Groups of variants may borrow more of their variance than tests, because a pair loads each variant anew.
 GROUPS_BORROW = 2.0
-WORSE = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE)
-BETTER = (Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
 DIFFERENT = (*WORSE, *BETTER)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import in_words
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.report.words.workload import title_of
@@ -24,8 +24,6 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Force, Kind, Metr
 from llm_bench_fixtures.results.record import Scenario
 from llm_bench_fixtures.text import printable
 
-WORSE = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE)
-BETTER = (Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
 TONES = dict.fromkeys(BETTER, Tone.BETTER) | dict.fromkeys(WORSE, Tone.WORSE)
 MOVED = (*WORSE, Verdict.VANISHED, *BETTER, Verdict.NEW)  # the order in which they are shown
 STILL = (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED, Verdict.UNCHANGED)

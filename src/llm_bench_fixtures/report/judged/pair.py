@@ -13,13 +13,13 @@ from llm_bench_fixtures.gate.options import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.differences import Finding, Measurand, ratios
 from llm_bench_fixtures.paired.display import short_name
-from llm_bench_fixtures.paired.judgement import is_alike
+from llm_bench_fixtures.paired.judgement import DIFFERENT, is_alike
 from llm_bench_fixtures.paired.resolution import Resolution, resolutions
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.progress import about
-from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, JudgedRow, causes_of, rows_of
+from llm_bench_fixtures.report.judged.causes import Cause, JudgedRow, causes_of, rows_of
 from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
 from llm_bench_fixtures.report.renderers.columns import columns, wrapped_lines
 from llm_bench_fixtures.report.tables.table import Table
@@ -28,7 +28,6 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction
 from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
 from llm_bench_fixtures.text import printable, printable_lines, some_of
 
-MOVED = (*WORSE, *BETTER)
 MOST_INCONCLUSIVE = 5  # causes, those that may be the worst
 MOST_NAMES = 5  # tests named in one sentence
 
@@ -73,7 +72,7 @@ def causes_of_pair(result: PairedResult) -> list[Cause]:
         alike = [key for key, own in tests.items() if is_alike(finding, own)]
         causes.append(Cause(name, (_row(group, finding, name), *(rows[key] for key in alike)), len(tests)))
         shown |= set(alike)
-    moved = [row for key, row in rows.items() if row.verdict in MOVED and key not in shown]
+    moved = [row for key, row in rows.items() if row.verdict in DIFFERENT and key not in shown]
     unknown = sorted((row for row in rows.values() if row.verdict is Verdict.INCONCLUSIVE), key=_worst, reverse=True)
     open_ones = (Cause(row.variant, (row,), 1) for row in unknown[:MOST_INCONCLUSIVE])
     return [*causes, *causes_of(moved, list(rows.values())), *open_ones]
@@ -86,7 +85,7 @@ def pair_json(result: PairedResult) -> dict[str, Any]:
 
 def moved_groups(result: PairedResult) -> dict[HypothesisGroup, Finding]:
     """The groups that moved: that of all variants where most variants or none moved with it, else each variant's."""
-    moved = {group: finding for verdict in MOVED for group, finding in result.groups_of(verdict)}
+    moved = {group: finding for verdict in DIFFERENT for group, finding in result.groups_of(verdict)}
     hidden: set[HypothesisGroup] = set()
     for group, finding in moved.items():
         if not group.variant:
@@ -116,7 +115,7 @@ def pair_report(result: PairedResult) -> JudgedReport:
 
 def _parts(result: PairedResult) -> Iterator[JudgedPart]:
     rows, causes = rows_of_pair(result).values(), causes_of_pair(result)
-    for verdict in (*MOVED, Verdict.INCONCLUSIVE):
+    for verdict in (*DIFFERENT, Verdict.INCONCLUSIVE):
         lines = tuple(one.text for one in causes if one.verdict is verdict)
         own = tuple(row for row in rows if row.verdict is verdict)
         if lines:
