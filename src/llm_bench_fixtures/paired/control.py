@@ -95,21 +95,20 @@ class PairedRun:
         self._absent: dict[str, NotCompared] = {}
         self._tests: tuple[str, ...] = ()
         self._started = self.clock()
-        self._failure = ""
-        self._interrupted = False
 
     def run(self) -> PairedResult:
         """However the run ends, the result has the verdicts of the complete pairs and why there are no more."""
+        failure, interrupted = "", False
         try:
             self._run_pairs()
             if self._sequential.pairs > self._sequential.analyzed_pairs:
                 self._sequential.analyze()  # the time is spent
         except SideFailed as error:
-            self._failure = str(error)
+            failure = str(error)
         except KeyboardInterrupt:
-            self._interrupted = True
+            interrupted = True
         self.display.clear()
-        return self._result()
+        return self._result(failure, interrupted=interrupted)
 
     def _run_pairs(self) -> None:
         """Run pairs in threads, one in each lane at a time, until no more is wanted.
@@ -263,10 +262,9 @@ class PairedRun:
         left_s = max(min(to_analysis_s, self._time_s - self._elapsed_s), 0.0)
         return f"; verdicts in about {about(left_s)}"
 
-    def _result(self) -> PairedResult:
+    def _result(self, failure: str, *, interrupted: bool) -> PairedResult:
         for trial in self._trials:
             self._note_absences(trial)
-        observed = self._trials[0].runs if self._trials else []
         findings = self._sequential.findings()
         return PairedResult(
             base=self.sides[0].description,
@@ -282,11 +280,11 @@ class PairedRun:
             variants={test: variant for trial in self._trials for test, variant in trial.variants.items()},
             differences=self._sequential.differences,
             not_compared=tuple(self._absent.values()),
-            runs=tuple(run for run in observed if run is not None),
+            runs=tuple(run for trial in self._trials[:1] for run in trial.runs if run is not None),
             trials=tuple(self._trials),
             elapsed_s=self._elapsed_s,
-            failure=self._failure,
-            interrupted=self._interrupted,
+            failure=failure,
+            interrupted=interrupted,
             allowed=self.plan.allowed,
         )
 

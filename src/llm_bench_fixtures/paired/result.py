@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import structs
 
@@ -17,6 +17,7 @@ from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import NamedRule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.history.saved import judged_run_from_json
 from llm_bench_fixtures.paired.differences import Finding, Measurand
 from llm_bench_fixtures.paired.tree import HypothesisGroup
@@ -36,8 +37,6 @@ OBSERVED_RULES = Rules(
         NamedRule("weight_bytes", Force.BLOCKING),
     )
 )
-
-RunJson: TypeAlias = Mapping[str, Any]
 
 
 class Absence(StrEnum):
@@ -86,7 +85,7 @@ class PairedResult:
     differences: Mapping[Measurand, tuple[float, ...]]
     """One of each pair, as statistics.pair_difference returns it."""
     not_compared: tuple[NotCompared, ...]
-    runs: tuple[RunJson, ...]
+    runs: tuple[Mapping[str, Any], ...]
     """BASE's and HEAD's run of the first pair, as results.storage.run_to_json returns it; empty if that pair never
     ended."""
     trials: tuple[Trial, ...]
@@ -170,10 +169,8 @@ class PairedResult:
 
     def deviations(self) -> dict[str, float]:
         """Standard deviation of the log ratio between pairs, by metric, pooled over the tests."""
-        groups: dict[str, list[tuple[float, ...]]] = {}
-        for measurand, values in self.differences.items():
-            groups.setdefault(measurand.metric, []).append(values)
-        pooled = {metric: pooled_deviation(values) for metric, values in groups.items()}
+        groups = grouped(self.differences, lambda one: one.metric)
+        pooled = {metric: pooled_deviation([self.differences[one] for one in own]) for metric, own in groups.items()}
         return {metric: deviation for metric, deviation in pooled.items() if deviation is not None}
 
     def as_json(self) -> dict[str, Any]:

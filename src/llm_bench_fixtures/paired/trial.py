@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.protocol import (
     Collected,
     Ended,
@@ -182,9 +181,7 @@ class _Coordinator:
     def _answer(self, worker: Worker, *kinds: type) -> Any:
         answer = worker.expect(*kinds, Finished)
         if isinstance(answer, Finished):
-            raise SideFailed(
-                worker.label, f"pytest ended with status {answer.exit_status}", worker.test, worker.last_words
-            )
+            raise worker.failure(f"pytest ended with status {answer.exit_status}")
         return answer
 
 

@@ -88,7 +88,7 @@ class Worker:
         try:
             self.process.send(message)
         except WorkerDied as died:
-            raise self._failure(died.how) from None
+            raise self.failure(died.how) from None
 
     def expect(self, *kinds: type[T]) -> T:
         """The next message, which has to be of one of the kinds.
@@ -98,14 +98,14 @@ class Worker:
         try:
             message = self.process.receive_within(self._limit)
         except NoAnswer:
-            raise self._failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
+            raise self.failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
         except WorkerDied as died:
-            raise self._failure(died.how) from None
+            raise self.failure(died.how) from None
         except MalformedMessage as error:
-            raise self._failure(str(error)) from error
+            raise self.failure(str(error)) from error
         self._limit = self.process.limit(self._timeout_s)
         if not isinstance(message, kinds):
-            raise self._failure(f"unexpected {message}")
+            raise self.failure(f"unexpected {message}")
         return message
 
     @property
@@ -114,7 +114,8 @@ class Worker:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(line for line in lines[-LAST_LINES:] if line.strip())
 
-    def _failure(self, reason: str) -> SideFailed:
+    def failure(self, reason: str) -> SideFailed:
+        """The failure, with the side, the test and the last words."""
         return SideFailed(self.label, reason, self.test, self.last_words)
 
 
@@ -166,7 +167,11 @@ class Roster:
         try:
             for label in coin.sample(list(sides), len(sides)):
                 (own := folder / label).mkdir(parents=True)
-                workers[label] = self._start(label, sides[label], command, own)
+                with self._lock:
+                    if self._is_closed:
+                        raise SideFailed(label, "the run is ending")
+                    workers[label] = Worker(label, sides[label], command, own)
+                    self._workers.append(workers[label])
             yield [workers[label] for label in sides]
         finally:
             for worker in workers.values():
@@ -174,11 +179,3 @@ class Roster:
                     self._workers.remove(worker)
                 worker.process.kill()
                 worker.process.close()
-
-    def _start(self, label: str, side: PairSide, command: Command, folder: Path) -> Worker:
-        with self._lock:
-            if self._is_closed:
-                raise SideFailed(label, "the run is ending")
-            worker = Worker(label, side, command, folder)
-            self._workers.append(worker)
-            return worker
