@@ -306,8 +306,8 @@ class ChannelClosed(LlmBenchError):
     last_words: what it said of that, where it could.
     """
 
-    def __init__(self, text: str, last_words: str = "") -> None:
-        super().__init__(text)
+    def __init__(self, last_words: str = "") -> None:
+        super().__init__("the other end is gone")
         self.last_words = last_words
 
 

@@ -234,7 +234,10 @@ class Caller:
         except LlmBenchError:
             raise
         except BaseException as error:
-            self._stop(error)
+            # After Ctrl-C or a test's time limit a late answer would be taken for the next call's.
+            self.was_cut_short = not isinstance(error, (Exception, KeyboardInterrupt))
+            what = ": ".join(filter(None, (type(error).__name__, first_line(error))))
+            self._process.end(f"was stopped when a call to it was cut short ({what})")
             raise
 
     def _returned(self, answer: Any) -> Any:
@@ -255,12 +258,6 @@ class Caller:
     def kill(self) -> None:
         """End the process at once, as the run is over."""
         self._process.end("was killed when the run was interrupted")
-
-    def _stop(self, error: BaseException) -> None:
-        """End the process after Ctrl-C or a test's time limit: its late answer would be taken for the next call's."""
-        self.was_cut_short = not isinstance(error, (Exception, KeyboardInterrupt))
-        what = ": ".join(filter(None, (type(error).__name__, first_line(error))))
-        self._process.end(f"was stopped when a call to it was cut short ({what})")
 
     def _answer(self) -> Any:
         """The next message that neither begins an activity nor tells of one."""
@@ -328,11 +325,22 @@ def answer_calls(
         with progress.told():
             return call.function(*held, *pause, *call.args, **(call.kwargs or {}))
 
+    def answer(work: Callable[[], object]) -> None:
+        """Send what the work returns or raises; also where its result can't be sent. Raises ChannelClosed."""
+        try:
+            with around():
+                result = work()
+            channel.send(Returned(result))
+        except ChannelClosed:
+            raise
+        except Exception as error:
+            channel.send(Raised.of(error))
+
     with contextlib.suppress(ChannelClosed):
-        _answer(channel, begin, around)
+        answer(begin)
         while held:
             channel.wait()
-            _answer(channel, run, around)
+            answer(run)
 
 
 def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
@@ -349,17 +357,3 @@ def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
             is_to_end = answer.to_end
 
     return pause
-
-
-def _answer(
-    channel: Channel[Answer, Question], work: Callable[[], object], around: Callable[[], AbstractContextManager[object]]
-) -> None:
-    """Send what the work returns or raises; also where its result can't be sent. Raises ChannelClosed."""
-    try:
-        with around():
-            result = work()
-        channel.send(Returned(result))
-    except ChannelClosed:
-        raise
-    except Exception as error:
-        channel.send(Raised.of(error))

@@ -79,7 +79,7 @@ class PipeChannel(Channel[S, R]):
         except TimeoutError:  # no pipe's own: an alarm's, as time limits raise it
             raise
         except OSError as error:
-            raise _closed() from error
+            raise ChannelClosed() from error
 
     def wait(self, until: float | None = None) -> None:
         try:
@@ -89,7 +89,7 @@ class PipeChannel(Channel[S, R]):
         except OSError:
             return  # `receive` tells it
         if not has_something:
-            raise _no_answer()
+            raise NoAnswer("no answer in time")
 
     def receive(self, until: float | None = None) -> R:
         if until is not None:
@@ -99,9 +99,9 @@ class PipeChannel(Channel[S, R]):
         except TimeoutError:
             raise
         except (EOFError, OSError) as error:
-            raise _closed() from error
+            raise ChannelClosed() from error
         if content.startswith(FAREWELL):
-            raise _closed(content.removeprefix(FAREWELL).decode())
+            raise ChannelClosed(content.removeprefix(FAREWELL).decode())
         message: R = pickle.loads(content)  # noqa: S301  # of this program's own process
         return message
 
@@ -127,7 +127,7 @@ class LineChannel(Channel[S, R]):
             self._connection.settimeout(None)
             self._connection.sendall(self._encode(message))
         except OSError as error:
-            raise _closed() from error
+            raise ChannelClosed() from error
 
     def wait(self, until: float | None = None) -> None:
         with contextlib.suppress(ChannelClosed):  # `receive` tells it
@@ -154,17 +154,9 @@ class LineChannel(Channel[S, R]):
             self._connection.settimeout(None if until is None else max(until - time.monotonic(), 1e-3))
             chunk = self._connection.recv(CHUNK_BYTES)
         except TimeoutError:
-            raise _no_answer() from None
+            raise NoAnswer("no answer in time") from None
         except OSError as error:
-            raise _closed() from error
+            raise ChannelClosed() from error
         if not chunk:
-            raise _closed()
+            raise ChannelClosed()
         return chunk
-
-
-def _closed(last_words: str = "") -> ChannelClosed:
-    return ChannelClosed("the other end is gone", last_words)
-
-
-def _no_answer() -> NoAnswer:
-    return NoAnswer("no answer in time")

@@ -37,7 +37,6 @@ from llm_bench_fixtures.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerContext, SpawnContext
     from multiprocessing.process import BaseProcess
 
 S = TypeVar("S")
@@ -83,11 +82,10 @@ def _ensure_server(modules: Sequence[str] = ()) -> None:
     with off_the_working_folder():
         resource_tracker.ensure_running()  # starting it unblocks Ctrl-C
     _own_temporary_folder()
-    ends_with_us = "1" if _is_main_thread() else ""
     multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOADED])
     with (
         setting(IMPORTS, ",".join(modules)),
-        setting(ENDS_WITH_US, ends_with_us),
+        setting(ENDS_WITH_US, "1" if _is_main_thread() else ""),
         off_the_working_folder(),
         _deaf_to_ctrl_c(),
     ):
@@ -124,13 +122,6 @@ def _own_temporary_folder() -> ScratchFolder | None:
     return folder
 
 
-def process_context(*, on_cpu: bool) -> ForkServerContext | SpawnContext:
-    """The context of multiprocessing to start a process with."""
-    if can_fork(on_cpu=on_cpu):
-        return multiprocessing.get_context("forkserver")
-    return multiprocessing.get_context("spawn")
-
-
 def start_function(
     name: str, function: Callable[..., None], arguments: tuple[object, ...], *, on_cpu: bool, afresh: bool = False
 ) -> WorkerProcess[Any, Any]:
@@ -142,9 +133,10 @@ def start_function(
     """
     from multiprocessing import util
 
-    context = process_context(on_cpu=on_cpu and not afresh)
+    is_forked = can_fork(on_cpu=on_cpu) and not afresh
+    context = multiprocessing.get_context("forkserver" if is_forked else "spawn")
     ours, theirs = context.Pipe()
-    if is_forked := context.get_start_method() == "forkserver":
+    if is_forked:
         _ensure_server()
     inherited = (theirs, tuple(sys.path), dict(os.environ), is_forked or _is_main_thread())
     process = context.Process(target=_call, args=(*inherited, function, arguments), daemon=True)
@@ -163,8 +155,14 @@ def start_function(
 @contextmanager
 def _server_that_works() -> Iterator[None]:
     """Wake the server inside the block where a signal has stopped it for long: it would be awaited for ever."""
-    is_over = threading.Event()
-    threading.Thread(target=_wake_where_stopped, args=(_server_pid(), is_over), daemon=True).start()
+    pid, is_over, stop = _server_pid(), threading.Event(), StopWatch()
+
+    def wake_where_stopped() -> None:
+        while pid is not None and not is_over.wait(work_limit.LOOK_EVERY_S):
+            if stop.is_over(is_stopped=is_stopped(pid)):
+                _wake(pid)
+
+    threading.Thread(target=wake_where_stopped, daemon=True).start()
     try:
         yield
     finally:
@@ -178,13 +176,6 @@ def _server_pid() -> int | None:
     from multiprocessing import forkserver
 
     return getattr(forkserver._forkserver, "_forkserver_pid", None)
-
-
-def _wake_where_stopped(pid: int | None, is_over: threading.Event) -> None:
-    stop = StopWatch()
-    while pid is not None and not is_over.wait(work_limit.LOOK_EVERY_S):
-        if stop.is_over(is_stopped=is_stopped(pid)):
-            _wake(pid)
 
 
 def _wake(pid: int) -> None:
