@@ -28,9 +28,9 @@ from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdi
 from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.models.needs import LayerCache, Parts, Taken
 from llm_bench_fixtures.paired.differences import Measurand
-from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
+from llm_bench_fixtures.paired.sequential import judge_pairs
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Trial
 from llm_bench_fixtures.results.load import LoadPoint

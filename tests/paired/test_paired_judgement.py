@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.differences import JUDGED, Finding, Measurand, estimate
-from llm_bench_fixtures.paired.judgement import judge_pairs
+from llm_bench_fixtures.paired.sequential import judge_pairs
 from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup
 
 THRESHOLD, ALPHA, ERROR = 0.03, 0.01, 0.02

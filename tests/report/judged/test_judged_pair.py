@@ -16,9 +16,9 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.options import parse_allowed
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.differences import Finding, Measurand
-from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.resolution import coarser_than, resolutions, resolutions_json, status_of
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
+from llm_bench_fixtures.paired.sequential import judge_pairs
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Trial
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_lines, resolution_warning

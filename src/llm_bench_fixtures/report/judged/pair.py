@@ -13,10 +13,9 @@ from llm_bench_fixtures.gate.options import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.differences import Finding, Measurand, ratios
 from llm_bench_fixtures.paired.display import short_name
-from llm_bench_fixtures.paired.judgement import DIFFERENT, is_alike
 from llm_bench_fixtures.paired.resolution import Resolution, resolutions
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
-from llm_bench_fixtures.paired.sequential import alpha_of_analysis
+from llm_bench_fixtures.paired.sequential import DIFFERENT, alpha_of_analysis, is_alike
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.judged.causes import Cause, JudgedRow, causes_of, rows_of
