@@ -81,14 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with held(folder / CELLS):
             missing = kept.missing(plan.cells)
-            if len(missing) < len(plan.cells):
-                done = count(len(plan.cells) - len(missing), "cell")
+            if there := [cell for cell in plan.cells if cell not in missing]:
+                done = count(len(there), "cell")
                 say([f"{done} of {len(plan.cells)} kept from {folder}, {len(missing)} to measure"])
-                if failed := [cell.name for cell in plan.cells if cell not in missing and kept.has_failed(cell)]:
+                if failed := [cell.name for cell in there if not kept.has_ended_well(cell)]:
                     again = f"remove {folder / CELLS / failed[0]} to measure it again"
                     say([f"kept although a test or the gate failed: {', '.join(failed)}; {again}"])
-                unsent = [cell for cell in plan.cells if cell not in missing and not kept.is_sent(cell)]
-                _send(kept, unsent, Database(arguments.history))
+                _send(kept, [cell for cell in there if not kept.is_sent(cell)], Database(arguments.history))
             is_whole = _measure(plan, missing, kept, arguments.address) if missing else True
     except LlmBenchError:  # such as a cell without a node that fits
         with suppress(OSError):

@@ -40,9 +40,13 @@ class Node:
         return has and all(self.labels.get(name) == value for name, value in machine.labels.items())
 
     def __str__(self) -> str:
-        shown = (f"{name} {number:g}" for name, number in sorted(self.resources.items()))
-        labels = (f"{name} = {value!r}" for name, value in sorted(self.labels.items()))
-        return f"{self.name}: {', '.join([*shown, *labels])}"
+        return f"{self.name}: {listed(dict(sorted(self.resources.items())), dict(sorted(self.labels.items())))}"
+
+
+def listed(resources: Mapping[str, float], labels: Mapping[str, str]) -> str:
+    """What a node has, or is asked for, in words."""
+    shown = [f"{name} {number:g}" for name, number in resources.items()]
+    return ", ".join([*shown, *(f"{name} = {value!r}" for name, value in labels.items())])
 
 
 def needs_of(machine: MachineEntry) -> dict[str, float]:
@@ -53,16 +57,15 @@ def needs_of(machine: MachineEntry) -> dict[str, float]:
 def check_nodes(cells: Sequence[SweepCell], nodes: Sequence[Node]) -> None:
     """Raise InvalidSetting for a cell that no node fits, with what the cluster has."""
     known = {name for node in nodes for name in node.resources}
-    listed = indented([str(node) for node in nodes])
+    there = indented([str(node) for node in nodes])
     for machine in {cell.machine.name: cell.machine for cell in cells}.values():
         if unknown := next((name for name in machine.resources if name not in known), None):
-            raise InvalidSetting(f"[[machine]] {machine.name}: {UnknownName('resource', unknown, known)}\n{listed}")
+            raise InvalidSetting(f"[[machine]] {machine.name}: {UnknownName('resource', unknown, known)}\n{there}")
         if not any(node.fits(machine) for node in nodes):
-            asked = [f"{name} {number:g}" for name, number in needs_of(machine).items()]
-            asked += [f"{name} = {value!r}" for name, value in machine.labels.items()]
+            asked = listed(needs_of(machine), machine.labels)
             hint = f"\nStart each node that measures with `ray start --resources '{{\"{MEASURES}\": 1}}' …`"
             raise InvalidSetting(
-                f"[[machine]] {machine.name}: no node has {', '.join(asked)}. The cluster has:\n{listed}"
+                f"[[machine]] {machine.name}: no node has {asked}. The cluster has:\n{there}"
                 f"{'' if MEASURES in known else hint}"
             )
 

@@ -90,11 +90,6 @@ class SweepFolder:
         """What its run measured, also where that had to be written elsewhere."""
         return worth_in(self._moved.get(cell.name, self._folder / cell.name))
 
-    def has_failed(self, cell: SweepCell) -> bool:
-        """Whether pytest's exit status was another than 0."""
-        note = self.note(cell)
-        return note is not None and note.status != 0
-
     def has_ended_well(self, cell: SweepCell) -> bool:
         """Whether it has a run, and all of its tests passed."""
         note = self.note(cell)
