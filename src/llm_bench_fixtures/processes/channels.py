@@ -79,7 +79,7 @@ class PipeChannel(Channel[S, R]):
         except TimeoutError:  # no pipe's own: an alarm's, as time limits raise it
             raise
         except OSError as error:
-            raise ChannelClosed() from error
+            raise ChannelClosed from error
 
     def wait(self, until: float | None = None) -> None:
         try:
@@ -99,7 +99,7 @@ class PipeChannel(Channel[S, R]):
         except TimeoutError:
             raise
         except (EOFError, OSError) as error:
-            raise ChannelClosed() from error
+            raise ChannelClosed from error
         if content.startswith(FAREWELL):
             raise ChannelClosed(content.removeprefix(FAREWELL).decode())
         message: R = pickle.loads(content)  # noqa: S301  # of this program's own process
@@ -127,7 +127,7 @@ class LineChannel(Channel[S, R]):
             self._connection.settimeout(None)
             self._connection.sendall(self._encode(message))
         except OSError as error:
-            raise ChannelClosed() from error
+            raise ChannelClosed from error
 
     def wait(self, until: float | None = None) -> None:
         with contextlib.suppress(ChannelClosed):  # `receive` tells it
@@ -147,16 +147,13 @@ class LineChannel(Channel[S, R]):
     def _read_line(self, until: float | None) -> None:
         """Read until there is a whole line."""
         while b"\n" not in self._received:
-            self._received += self._chunk(until)
-
-    def _chunk(self, until: float | None) -> bytes:
-        try:
-            self._connection.settimeout(None if until is None else max(until - time.monotonic(), 1e-3))
-            chunk = self._connection.recv(CHUNK_BYTES)
-        except TimeoutError:
-            raise NoAnswer("no answer in time") from None
-        except OSError as error:
-            raise ChannelClosed() from error
-        if not chunk:
-            raise ChannelClosed()
-        return chunk
+            try:
+                self._connection.settimeout(None if until is None else max(until - time.monotonic(), 1e-3))
+                chunk = self._connection.recv(CHUNK_BYTES)
+            except TimeoutError:
+                raise NoAnswer("no answer in time") from None
+            except OSError as error:
+                raise ChannelClosed from error
+            if not chunk:
+                raise ChannelClosed
+            self._received += chunk

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from llm_bench_fixtures.processes.allocator import KEEPING_VARIABLES
 
@@ -24,14 +24,12 @@ def worker_environment(threads: int, cores: tuple[int, ...]) -> Mapping[str, str
     return variables
 
 
-@contextmanager
-def off_the_working_folder() -> Iterator[None]:
+def off_the_working_folder() -> AbstractContextManager[None]:
     """Processes that are started within import nothing from the working folder, which may be a stranger's model's.
 
     Python looks there first in what it starts with `-c` or `-m`, as multiprocessing and cpuinfo do.
     """
-    with setting("PYTHONSAFEPATH", "1"):
-        yield
+    return setting("PYTHONSAFEPATH", "1")
 
 
 @contextmanager

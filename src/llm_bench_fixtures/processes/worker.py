@@ -115,11 +115,10 @@ class WorkerProcess(Generic[S, R]):
             except NoAnswer:
                 if time.monotonic() >= cut_at:
                     raise TimeUp from None
-                is_over = stop.is_over(is_stopped=self.is_stopped)
-            if is_over:
-                self._stopped = f"was stopped by a signal for {work_limit.LONGEST_STOP_S:.0f} s, and then killed"
-                self.kill()
-                raise WorkerDied(self._name, self._stopped)
+                if stop.is_over(is_stopped=self.is_stopped):
+                    self._stopped = f"was stopped by a signal for {work_limit.LONGEST_STOP_S:.0f} s, and then killed"
+                    self.kill()
+                    raise WorkerDied(self._name, self._stopped) from None
 
     def close(self) -> None:
         """End it: it may end by itself, for FAREWELL_S."""
