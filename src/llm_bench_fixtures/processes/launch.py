@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import PROCESS_LIMIT, WorkerDied, last_line
 from llm_bench_fixtures.processes import work_limit
@@ -38,9 +38,6 @@ from llm_bench_fixtures.processes.worker import WorkerProcess
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
-
-S = TypeVar("S")
-R = TypeVar("R")
 
 IMPORTS = "LLM_BENCH_IMPORTS"  # in the server's environment: what it imports, separated by commas
 ENDS_WITH_US = "LLM_BENCH_ENDS_WITH_US"  # in its environment: whether it ends with the thread that starts it
@@ -226,8 +223,8 @@ def start_program(
     folder: Path,
     environment: Mapping[str, str],
     output: IO[bytes],
-    open_channel: Callable[[socket.socket], Channel[S, R]],
-) -> WorkerProcess[S, R]:
+    open_channel: Callable[[socket.socket], Channel[Any, Any]],
+) -> WorkerProcess[Any, Any]:
     """Start a program that inherits a socket. Raises OSError if it can't be started.
 
     command: the program and its arguments, which tell it the number of the socket. folder: its working folder. output:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
@@ -18,8 +18,6 @@ from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.results.storage import in_words
 from llm_bench_fixtures.version import __version__
-
-C = TypeVar("C", bound="AxisEntry")
 
 MEASURES = "llm-bench"  # the resource of which each node has one
 # Resources that are no custom ones, and what to do instead.
