@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import torch
+from suites import leading_number, run_written
 from transformers.generation.streamers import BaseStreamer
 
 from llm_bench_fixtures.errors import GenerationMismatch
@@ -269,36 +267,15 @@ def tpot_s(tokens_s: Sequence[float]) -> float:
     return (tokens_s[-1] - tokens_s[0]) / (len(tokens_s) - 1)
 
 
-class Found:
-    """Takes what was found out of the test module when the run is over, and the reasons of skips."""
-
-    def __init__(self) -> None:
-        self.by_variant: dict[str, list[list[Pair]]] = {}  # pairs of each prompt
-        self.skips: list[str] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped:
-            self.skips.append(f"{report.nodeid}: {report.longrepr[2]}")  # type: ignore[index]  # of a skip
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if session.items:
-            self.by_variant = session.items[0].module.FOUND  # type: ignore[attr-defined]
-
-
 def main(arguments: list[str]) -> None:
-    pairs = int(arguments.pop(0)) if arguments and arguments[0].isdecimal() else PAIRS
-    found = Found()
+    pairs = leading_number(arguments, PAIRS)
     is_own = any(argument.startswith("--llm-prompts") for argument in arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Path(folder) / "test_bare_loops.py"
-        suite.write_text(SUITE.format(pairs=pairs, **(OWN_PROMPTS if is_own else ONE_PROMPT)))
-        options = ["--llm-batch-sizes=1", "--llm-limits-time=0", "--rootdir", folder, f"--llm-report={folder}/report"]
-        status = pytest.main([str(suite), *options, "-s", "-p", "no:terminal", *arguments], plugins=[found])
+    text = SUITE.format(pairs=pairs, **(OWN_PROMPTS if is_own else ONE_PROMPT))
+    found = run_written("test_bare_loops.py", text, "--llm-batch-sizes=1", "-s", *arguments)
     print(*found.skips, sep="\n", file=sys.stderr)
     for variant, prompts in found.by_variant.items():
         print(f"{variant:17s} {describe_prompts(prompts) if is_own else describe(prompts[0])}")
-    if status:
-        sys.exit(f"pytest ended with {status}")
+    found.check()
 
 
 def describe(pairs: Sequence[Pair]) -> str:

@@ -16,20 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from embedded import request_of
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceCheck, ExecutionMode
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.device import resolve_device
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import select_variants
-from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import Prompts
 
 PROMPTS = 8
@@ -89,9 +87,8 @@ def main(variants: str) -> None:
         sources = [ModelSource(TINY, TINY_FOLDER), *random_models(Path(folder))]
         for variant in select_variants(variants, CATALOGUE, "fp32"):
             for source in sources:
-                request = LoadRequest(variant, source, resolve_device("cpu"), parse_settings({}), store, Progress())
                 try:
-                    model = load_variant(request).model
+                    model = load_variant(request_of(variant, source, store)).model
                 except BackendUnavailable as error:
                     print(f"{variant.id}: {error}")
                     break

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import torch
 import transformers
+from embedded import request_of
 from families import FAMILIES, Family
 
 from llm_bench_fixtures.errors import (
@@ -40,15 +41,12 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backend import first_missing, installed_versions
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE, LIBRARIES
 from llm_bench_fixtures.models.checks import check_loads, check_usable
-from llm_bench_fixtures.models.device import resolve_device
 from llm_bench_fixtures.models.handle import LocalModel
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
-from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import Workload
 
 REFERENCE = "fp32"
@@ -160,8 +158,7 @@ class Table:
         return _share(model)
 
     def _load(self, variant: Variant, source: ModelSource) -> LocalModel:
-        request = LoadRequest(variant, source, resolve_device("cpu"), parse_settings({}), self._store, Progress())
-        return load_variant(request)
+        return load_variant(request_of(variant, source, self._store))
 
     def _modes(self, loaded: LocalModel) -> str:
         """The execution modes that fail or change the answers, with what is known of why."""

@@ -28,6 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import torch
+from embedded import request_of
 from families import FAMILIES
 
 from llm_bench_fixtures.errors import LlmBenchError
@@ -40,15 +41,13 @@ from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.checks import check_usable
 from llm_bench_fixtures.models.device import resolve_device
 from llm_bench_fixtures.models.handle import LocalModel
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.needs import ModelShape, Parts, RoundSize, parts_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant, select_variants
 from llm_bench_fixtures.options.parsers import parse_size
-from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
-from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import CacheKind, Workload
 
 TOLERANCE = 0.05
@@ -68,9 +67,8 @@ def parts(variant: Variant, source: ModelSource) -> Parts:
 
 
 def load(variant: Variant, source: ModelSource, store: Path) -> LocalModel:
-    request = LoadRequest(variant, source, resolve_device("cpu"), parse_settings({}), ArtifactStore(store), Progress())
     with giving_freed_memory_back():
-        return load_variant(request)
+        return load_variant(request_of(variant, source, ArtifactStore(store)))
 
 
 @contextmanager

@@ -17,15 +17,11 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-from llm_bench_fixtures.statistics.spread import interval
+from suites import leading_number, mean_ratio, run_written
 
 BLOCKS = 30
 ROUNDS = 10
@@ -73,38 +69,14 @@ class Block(NamedTuple):
     """Median latency of the loop after the record's rounds."""
 
 
-class Found:
-    """Takes what was found out of the test module when the run is over."""
-
-    by_variant: dict[str, list[Block]]
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        found = session.items[0].module.FOUND  # type: ignore[attr-defined]
-        self.by_variant = {variant: [Block(*block) for block in blocks] for variant, blocks in found.items()}
-
-
 def main(arguments: list[str]) -> None:
-    blocks = int(arguments.pop(0)) if arguments and arguments[0].isdecimal() else BLOCKS
-    found = Found()
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Path(folder) / "test_ratio.py"
-        suite.write_text(SUITE.format(blocks=blocks + 1, rounds=ROUNDS))
-        options = [
-            f"--llm-rounds={ROUNDS}",
-            "--llm-max-noise=0",
-            "--llm-limits-time=0",
-            f"--llm-variants={VARIANTS}",
-            "--rootdir",
-            folder,
-            f"--llm-report={folder}/report",
-            "-p",
-            "no:terminal",
-        ]
-        status = pytest.main([str(suite), *options, *arguments], plugins=[found])
-    if status:
-        sys.exit(f"pytest ended with {status}")
+    blocks = leading_number(arguments, BLOCKS)
+    text = SUITE.format(blocks=blocks + 1, rounds=ROUNDS)  # the first block isn't counted
+    options = (f"--llm-rounds={ROUNDS}", "--llm-max-noise=0", f"--llm-variants={VARIANTS}")
+    found = run_written("test_ratio.py", text, *options, *arguments)
+    found.check()
     for variant, of_variant in found.by_variant.items():
-        print(f"{variant:17s} {describe(ratios(of_variant))}")
+        print(f"{variant:17s} {describe(ratios([Block(*block) for block in of_variant]))}")
 
 
 def ratios(blocks: Sequence[Block]) -> list[float]:
@@ -113,10 +85,8 @@ def ratios(blocks: Sequence[Block]) -> list[float]:
 
 
 def describe(values: Sequence[float]) -> str:
-    mean, found = statistics.geometric_mean(values), interval(values)
-    bounds = f" (95 % interval {found.low:.4f} to {found.high:.4f})" if found else ""
     return (
-        f"record / bare generate: {mean:.4f}{bounds}, median {statistics.median(values):.4f}; "
+        f"record / bare generate: {mean_ratio(values)}, median {statistics.median(values):.4f}; "
         f"{len(values)} blocks of {ROUNDS} rounds each"
     )
 

@@ -34,6 +34,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 from pair_curve import curve
+from suites import ROOT, parsed, with_tools
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
@@ -44,8 +45,6 @@ from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.affinity import choose_cores
 from llm_bench_fixtures.processes.environment import worker_environment
 
-TOOLS = Path(__file__).resolve().parent
-ROOT = TOOLS.parent
 # The cost of a product is found from decode steps with few products and with many.
 FEW = 20
 MANY_SHARE = 0.4  # about this share of the decode step
@@ -63,12 +62,13 @@ def side(products: Products) -> PairSide:
 
 
 def trial_of(
-    products: Sequence[Products], arguments: Sequence[str], pace: TrialPace, *, is_pinned: bool = True
+    products: Sequence[Products], arguments: Sequence[str], pace: TrialPace, cores: tuple[int, ...] | None = None
 ) -> Trial:
-    """One trial of fresh workers, one for each side."""
-    cores = choose_cores(1) if is_pinned else ()
-    variables = worker_environment(1, cores) if is_pinned else {}
-    command = Command(("-p", "pair_injection", *arguments), variables, cores, TIMEOUT_S)
+    """One trial of fresh workers, one for each side. cores: to bind them to; None: one that this tool chooses; empty:
+    run as plain runs do, bound to none."""
+    chosen = choose_cores(1) if cores is None else cores
+    variables = {} if cores == () else worker_environment(1, chosen)
+    command = Command(("-p", "pair_injection", *arguments), variables, chosen, TIMEOUT_S)
     trial = Trial()
     with tempfile.TemporaryDirectory() as folder:
         run_trial(
@@ -85,7 +85,7 @@ def trial_of(
 
 def trial_alone(products: Sequence[Products], arguments: Sequence[str], pace: TrialPace) -> Trial:
     """A process of each side, one after the other, as plain runs are; returns their rounds side by side."""
-    singles = [trial_of([of_side], arguments, pace, is_pinned=False) for of_side in products]
+    singles = [trial_of([of_side], arguments, pace, ()) for of_side in products]
     together = Trial(total_s=sum(single.total_s for single in singles), is_complete=True)
     for rounds_of in ("rounds", "prefills"):
         for test in getattr(singles[0], rounds_of):
@@ -175,8 +175,7 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def main() -> None:
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])  # for pair_injection
-    separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    os.environ["PYTHONPATH"] = with_tools()  # for pair_injection
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     collecting = actions.add_parser("collect")
@@ -192,9 +191,9 @@ def main() -> None:
     drawing.add_argument("--pairs", type=int, default=PAIRS, help="before the first analysis")
     drawing.add_argument("--most", type=int, default=0, help="pairs of a run at most; default: 1.5 x --pairs")
     drawing.add_argument("--threshold", type=parse_share, default=0.03)
-    given = parser.parse_args(sys.argv[1:separator])
+    given, arguments = parsed(parser)
     if given.action == "collect":
-        collect(given, sys.argv[separator + 1 :])
+        collect(given, arguments)
     else:
         curve(given.files, given.pairs, given.most or math.ceil(given.pairs * 1.5), given.threshold)
 

@@ -15,15 +15,12 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from suites import leading_number, mean_ratio, run_written
 
 from llm_bench_fixtures.results.noise import probe_level_s, probe_medians_s
-from llm_bench_fixtures.statistics.spread import interval
 
 PAIRS = 1000
 BLOCK = 20
@@ -69,32 +66,15 @@ class Pair(NamedTuple):
     probe_s: tuple[float, float]
 
 
-class Found:
-    """Takes what was found out of the test module when the run is over."""
-
-    by_variant: dict[str, list[Pair]]
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self.by_variant = {
-            variant: [
-                Pair(*(Times(done.latency_s, done.batches[0].tokens_s[0]) for done in rounds), probe_s)
-                for *rounds, probe_s in pairs
-            ]
-            for variant, pairs in session.items[0].module.FOUND.items()  # type: ignore[attr-defined]
-        }
-
-
 def main(arguments: list[str]) -> None:
-    pairs = int(arguments.pop(0)) if arguments and arguments[0].isdecimal() else PAIRS
-    found = Found()
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Path(folder) / "test_probe.py"
-        suite.write_text(SUITE.format(pairs=pairs))
-        options = ["--llm-variants=fp32", "--llm-limits-time=0", "--rootdir", folder, f"--llm-report={folder}/report"]
-        status = pytest.main([str(suite), *options, "-s", "-p", "no:terminal", *arguments], plugins=[found])
-    if status:
-        sys.exit(f"pytest ended with {status}")
-    for variant, of_variant in found.by_variant.items():
+    pairs = leading_number(arguments, PAIRS)
+    found = run_written("test_probe.py", SUITE.format(pairs=pairs), "--llm-variants=fp32", "-s", *arguments)
+    found.check()
+    for variant, rows in found.by_variant.items():
+        of_variant = [
+            Pair(*(Times(done.latency_s, done.batches[0].tokens_s[0]) for done in rounds), probe_s)
+            for *rounds, probe_s in rows
+        ]
         for line in (*cost(of_variant), stability(of_variant)):
             print(f"{variant}: {line}")
 
@@ -102,19 +82,13 @@ def main(arguments: list[str]) -> None:
 def cost(pairs: Sequence[Pair]) -> tuple[str, str]:
     products_s, reads_s = probe_medians_s([pair.probe_s for pair in pairs]) or (math.nan, math.nan)
     bare_ms = statistics.median(pair.bare.latency_s for pair in pairs) * 1000
-    latency = describe([pair.probed.latency_s / pair.bare.latency_s for pair in pairs])
-    ttft = describe([pair.probed.ttft_s / pair.bare.ttft_s for pair in pairs])
+    latency = mean_ratio([pair.probed.latency_s / pair.bare.latency_s for pair in pairs])
+    ttft = mean_ratio([pair.probed.ttft_s / pair.bare.ttft_s for pair in pairs])
     probe = f"its product {products_s * 1000:.2f} ms, its read {reads_s * 1000:.2f} ms"
     return (
         f"with the probe / without, {len(pairs)} pairs: latency {latency}, time to first token {ttft}",
         f"medians: a round without the probe {bare_ms:.1f} ms, {probe}",
     )
-
-
-def describe(ratios: Sequence[float]) -> str:
-    found = interval(ratios)
-    bounds = f"{found.low:.4f} to {found.high:.4f}" if found else "unknown"
-    return f"{statistics.geometric_mean(ratios):.4f} (95 % interval {bounds})"
 
 
 def stability(pairs: Sequence[Pair]) -> str:

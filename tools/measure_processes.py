@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-
-from llm_bench_fixtures.results.folder import claim
+from suites import leading_number, run_ready, with_tools
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.isolated import IsolatedModel
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.blocks import Step
     from llm_bench_fixtures.workloads import Workload
 
-ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("torch", "transformers", "onnxruntime", "optimum.onnxruntime", "bitsandbytes")
 
 VARIANTS = ("fp32", "bf16", "ort-fp32", "ort-int8-dynamic", "bnb-nf4")
@@ -47,7 +45,6 @@ WAIT_S = 20.0
 SETTLE_S = 1.0  # after work, before the waiting is counted
 SPINS = 5
 REPEATS = 3
-LOOK_EVERY_S = 0.2  # reading what processes share takes milliseconds for each
 FIRST_ROUND_FILE = "LLM_BENCH_FIRST_ROUND_FILE"
 PHASES = ("importing", "checking", "limits", "loading", "scoring")
 
@@ -148,7 +145,7 @@ def cpu_s(pid: int) -> float:
 
 
 def measure_start(arguments: list[str]) -> None:
-    repeats = int(arguments.pop(0)) if arguments and arguments[0].isdecimal() else REPEATS
+    repeats = leading_number(arguments, REPEATS)
     options = arguments or ["-k", "precision"]
     starts = [Start(import_s(), *first_round_s(options)) for _ in range(repeats)]
     for start in starts:
@@ -179,10 +176,9 @@ def first_round_s(options: Sequence[str]) -> tuple[float, Mapping[str, float]]:
     """And the run's phases."""
     with tempfile.TemporaryDirectory() as folder:
         noted = Path(folder) / "first-round"
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-        variables = {**os.environ, FIRST_ROUND_FILE: str(noted), "PYTHONPATH": path}
+        variables = {FIRST_ROUND_FILE: str(noted), "PYTHONPATH": with_tools()}
         started = time.time()
-        run_suite(["-p", Path(__file__).stem, *options], Path(folder), variables)
+        run_ready(Path(folder), ["-p", Path(__file__).stem, *options], variables=variables)
         return float(noted.read_text()) - started, read_run(Path(folder))["phase_s"]
 
 
@@ -216,7 +212,7 @@ def measure_memory(options: list[str]) -> None:
         peak = max(peak, held_by_each(process), key=sum)
 
     with tempfile.TemporaryDirectory() as name:
-        run_suite(options, Path(name), os.environ, look)
+        run_ready(Path(name), options, look=look)
         run = read_run(Path(name))
     parts = ", ".join(f"{size / 1e6:.0f}" for size in peak)
     print(f"all {len(peak)} processes together: {sum(peak) / 1e6:.0f} MB at their peak ({parts})")
@@ -260,27 +256,6 @@ def children_of(process: psutil.Process) -> list[psutil.Process]:
         return list(process.children(recursive=True))
     except psutil.Error:
         return []
-
-
-# The suite, for start-up and memory
-
-
-def run_suite(
-    options: Sequence[str],
-    report: Path,
-    variables: Mapping[str, str],
-    look: Callable[[psutil.Process], None] = lambda _: None,
-) -> None:
-    """Run `pytest benchmarks/` to its end; a failure ends this program with its output. look: is called meanwhile."""
-    command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), f"--llm-report={report}", *options]
-    claim(report)
-    with (report / "output.txt").open("w") as output:
-        process = psutil.Popen(command, cwd=ROOT, env=dict(variables), stdout=output, stderr=subprocess.STDOUT)
-        while process.poll() is None:
-            look(process)
-            time.sleep(LOOK_EVERY_S)
-    if process.returncode:
-        sys.exit((report / "output.txt").read_text()[-3000:])
 
 
 def read_run(report: Path) -> dict[str, Any]:

@@ -24,12 +24,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -52,14 +49,11 @@ from repeatability_tables import (
     slower_lines,
 )
 from slow_core import slow_core
+from suites import TOOLS, parsed, run_ready, with_tools
 
 from llm_bench_fixtures.gate.options import RULES
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.report.renderers.markdown import markdown_table
-from llm_bench_fixtures.results.folder import claim
-
-ROOT = Path(__file__).resolve().parent.parent
-OUTPUT_FILE = "output.txt"
 
 
 @dataclass(frozen=True)
@@ -131,30 +125,12 @@ def collect_run(report: Path, planned: Planned, cache: Path, arguments: Sequence
 def run_suite(report: Path, cache: Path, arguments: Sequence[str], hidden_seed: str = "", slow: str = "") -> float:
     """Wall seconds of a run, beside a hidden neighbour where there is a seed for one.
 
-    slow: as for `collect_run`. The output goes to a file beside the report.
-    If the run fails, this program ends with it.
+    slow: as for `collect_run`. If the run fails, this program ends with it.
     """
-    claim(report)
-    options = [f"--llm-report={report.resolve()}", f"--llm-cache-dir={cache.resolve()}"]
-    command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), *options, *arguments]
-    if hidden_seed:
-        command = [sys.executable, str(ROOT / "tools" / "hidden_neighbour.py"), hidden_seed, *command]
-    environment = dict(os.environ)
-    if slow:
-        path = os.pathsep.join(filter(None, (str(ROOT / "tools"), environment.get("PYTHONPATH", ""))))
-        environment |= {"LLM_BENCH_SLOW": slow, "PYTHONPATH": path}
-        command += ["-p", "suite_injection"]
-    started = time.perf_counter()
-    with (report / OUTPUT_FILE).open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=environment)
-        try:
-            process.wait()
-        finally:
-            process.terminate()
-    if process.returncode:
-        tail = (report / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")[-3000:]
-        sys.exit(f"{tail}\npytest ended with {process.returncode}; its output is in {report / OUTPUT_FILE}")
-    return time.perf_counter() - started
+    options = [f"--llm-cache-dir={cache.resolve()}", *arguments, *(["-p", "suite_injection"] if slow else [])]
+    beside = [sys.executable, str(TOOLS / "hidden_neighbour.py"), hidden_seed] if hidden_seed else []
+    variables = {"LLM_BENCH_SLOW": slow, "PYTHONPATH": with_tools()} if slow else {}
+    return run_ready(report, options, before=beside, variables=variables)
 
 
 def show(given: argparse.Namespace) -> None:
@@ -173,7 +149,6 @@ def show(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     collecting = actions.add_parser("collect")
@@ -191,9 +166,9 @@ def main() -> None:
     showing.add_argument("--by", choices=BREAKDOWNS)
     showing.add_argument("--gate", action="store_true")
     showing.add_argument("--rules", default="", help="of the gate, as --llm-gate-rules takes them")
-    given = parser.parse_args(sys.argv[1:separator])
+    given, arguments = parsed(parser)
     if given.action == "collect":
-        collect(given, sys.argv[separator + 1 :])
+        collect(given, arguments)
     else:
         show(given)
 

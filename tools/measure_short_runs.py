@@ -10,12 +10,12 @@ What FOLDER holds from an earlier call isn't run again, unless that was interrup
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from measure_repeatability import run_suite
 from repeatability_answers import READERS
+from suites import parsed
 
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Reader
@@ -34,13 +34,12 @@ def winners(report: Path, cache: Path, arguments: Sequence[str]) -> Mapping[Read
 
 
 def main() -> None:
-    separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--time", default="45s")
-    given = parser.parse_args(sys.argv[1:separator])
-    own, cache = sys.argv[separator + 1 :], given.folder / "cache"
+    given, own = parsed(parser)
+    cache = given.folder / "cache"
     whole = winners(given.folder / "whole", cache, [*own, "--llm-time=none"])
     short = [
         winners(given.folder / f"short-{number}", cache, [*own, f"--llm-time={given.time}"])

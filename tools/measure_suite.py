@@ -23,22 +23,19 @@ import json
 import os
 import random
 import statistics
-import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from measure_pairs import TIMEOUT_S, TOOLS, rounds_json, side
+from measure_pairs import trial_json, trial_of
 from suite_rates import TEST_PERCENT, VARIANT_PERCENTS, rates
+from suites import parsed, with_tools
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
-from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
-from llm_bench_fixtures.paired.workers import Command, Roster
-from llm_bench_fixtures.processes.environment import worker_environment
+from llm_bench_fixtures.paired.trial import TrialPace
 
 TIME_S = 0.37  # for a test's rounds: what the defaults leave to each of some 240 tests
 PLANNED = 24  # pairs in a plan, which then begins anew
@@ -108,39 +105,16 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     for _ in range(given.pairs):
         done = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
         planned = plan_of(Path(f"{path}.plain"), given.plan)[done % PLANNED] if given.plan else {}
-        trial = trial_on(given.core, planned.get("products", {}), arguments)
-        kept = {
-            "total_s": trial.total_s,
-            "variants": trial.variants,
-            "percents": planned.get("percents", {}),
-            "rounds": rounds_json(trial.rounds),
-            "prefills": rounds_json(trial.prefills),
-        }
+        sides = [{}, planned.get("products", {})]
+        trial = trial_of(sides, arguments, TrialPace(time_s=TIME_S), (given.core,))
+        kept = {**trial_json(trial), "percents": planned.get("percents", {})}
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(kept) + "\n")
         print(f"pair {done + 1}: {trial.total_s:.0f} s", flush=True)
 
 
-def trial_on(core: int, products: Mapping[str, int], arguments: Sequence[str]) -> Trial:
-    """One pair, whose HEAD makes these products in each decode step."""
-    trial = Trial()
-    command = Command(("-p", "pair_injection", *arguments), worker_environment(1, (core,)), (core,), TIMEOUT_S)
-    with tempfile.TemporaryDirectory() as folder:
-        run_trial(
-            {"BASE": side({}), "HEAD": side(products)},
-            command,
-            Path(folder) / "trial",
-            random.Random(),  # noqa: S311  # chance, not secrecy
-            lambda collected: (collected[0], TrialPace(time_s=TIME_S)),
-            trial,
-            Roster(),
-        )
-    return trial
-
-
 def main() -> None:
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])  # for pair_injection
-    separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    os.environ["PYTHONPATH"] = with_tools()  # for pair_injection
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     collecting = actions.add_parser("collect")
@@ -153,9 +127,9 @@ def main() -> None:
     drawing.add_argument("--pairs", type=int, default=PAIRS, help="of a run")
     drawing.add_argument("--runs", type=int, default=200)
     drawing.add_argument("--threshold", type=parse_share, default=0.03)
-    given = parser.parse_args(sys.argv[1:separator])
+    given, arguments = parsed(parser)
     if given.action == "collect":
-        collect(given, sys.argv[separator + 1 :])
+        collect(given, arguments)
     else:
         rates(given.files, given.pairs, given.runs, given.threshold)
 

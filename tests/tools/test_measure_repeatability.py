@@ -81,7 +81,7 @@ def test_what_needs_a_neighbour_asks_for_one(switch: str, tmp_path: Path, monkey
 @pytest.fixture
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for a suite that is run in place of the project's."""
-    monkeypatch.setattr(measure_repeatability, "ROOT", tmp_path)
+    monkeypatch.setattr("suites.ROOT", tmp_path)
     (tmp_path / "benchmarks").mkdir()
     return tmp_path / "benchmarks" / "test_suite.py"
 
