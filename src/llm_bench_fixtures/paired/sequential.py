@@ -103,7 +103,9 @@ class SequentialTests:
 
     def forget(self, test: str) -> None:
         """Remove a test that turned out not to be comparable; it has no finding."""
-        self._pairs = [{one: value for one, value in pair.items() if one.test != test} for pair in self._pairs]
+        for pair in self._pairs:
+            for measurand in [measurand for measurand in pair if measurand.test == test]:
+                del pair[measurand]
         self._settled = {
             one: own for one, own in self._settled.items() if not (isinstance(one, Measurand) and one.test == test)
         }
