@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from scipy import stats
 
 from llm_bench_fixtures.gate.verdicts import WORSE, Verdict
-from llm_bench_fixtures.paired.differences import JUDGED, Measurand, pair_difference
+from llm_bench_fixtures.paired.differences import Measurand, pair_differences
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.trial import Row
@@ -84,15 +84,7 @@ def rounds_of(rounds: Mapping[str, Any], index: int) -> Rounds:
 
 def differences_of(trial: Mapping[str, Any], index: int = 1) -> dict[Measurand, float]:
     """Differences as the gate computes them. trial: what trial_json wrote."""
-    rounds, prefills = (rounds_of(trial[name], index) for name in ("rounds", "prefills"))
-    found = {
-        Measurand(test, metric.name): pair_difference(
-            metric, [*(prefills.get(test, []) if metric.name == "ttft_s" else []), *rows]
-        )
-        for test, rows in rounds.items()
-        for metric in JUDGED
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    return pair_differences(*(rounds_of(trial[name], index) for name in ("rounds", "prefills")))
 
 
 def rate(successes: int, trials: int, *, independent: bool = True) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
-from llm_bench_fixtures.paired.differences import JUDGED, Measurand, pair_difference
+from llm_bench_fixtures.paired.differences import Measurand, pair_differences
 from llm_bench_fixtures.paired.display import Display, short_name
-from llm_bench_fixtures.paired.protocol import Ended, Times
+from llm_bench_fixtures.paired.protocol import Ended
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.sides import PairSide
@@ -198,7 +198,8 @@ class PairedRun:
     def _end_pair(self, trial: Trial) -> None:
         self._ended.append(trial)
         self._note_absences(trial)
-        self._sequential.add(self._differences(trial), trial.variants)
+        found = pair_differences(trial.rounds, trial.prefills)
+        self._sequential.add({one: found[one] for one in found if one.test not in self._absent}, trial.variants)
         if self._sequential.is_due:
             self._sequential.analyze()
         self.display.done(f"{self._position(trial)}, {trial.total_s:.0f} s{self._left}")
@@ -234,15 +235,6 @@ class PairedRun:
     def _note_absences(self, trial: Trial) -> None:
         found = (absence(test, endings, trial) for test, endings in trial.endings.items())
         self._note(row for row in found if row is not None)
-
-    def _differences(self, trial: Trial) -> dict[Measurand, float]:
-        return {
-            Measurand(test, metric.name): difference
-            for test, rows in trial.rounds.items()
-            if test not in self._absent
-            for metric in JUDGED
-            if (difference := pair_difference(metric, rows_of(metric.name, test, trial))) is not None
-        }
 
     def _position(self, trial: Trial) -> str:
         return f"pair {trial.number} of {self._sequential.next_analysis}"
@@ -292,12 +284,6 @@ class PairedRun:
 def has_room(roster: Roster) -> bool:
     """Whether the machine's memory has room for one more lane like those that run."""
     return free_memory_bytes() >= ROOM * roster.resident_bytes
-
-
-def rows_of(metric: str, test: str, trial: Trial) -> list[tuple[Times, Times]]:
-    """Rounds of a test that show the metric: those of one token show the time to the first token, too."""
-    more = trial.prefills.get(test, []) if metric == "ttft_s" else []
-    return [(base, head) for base, head in (*more, *trial.rounds[test])]
 
 
 def absence(test: str, endings: Sequence[Ended], trial: Trial) -> NotCompared | None:

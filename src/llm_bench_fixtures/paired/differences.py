@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.verdicts import Verdict
@@ -88,7 +88,22 @@ class Finding:
     """Whether the verdict is that of the test's group, which the test's own differences agree with."""
 
 
-def pair_difference(metric: Metric, rows: Sequence[tuple[Times, Times]]) -> float | None:
+def pair_differences(
+    rounds: Mapping[str, Sequence[tuple[Times, ...]]], prefills: Mapping[str, Sequence[tuple[Times, ...]]]
+) -> dict[Measurand, float]:
+    """Difference of each test in each metric that its rounds in one pair show, by test those of the whole workload and
+    those of one token, which show the time to the first token, too."""
+    found = {}
+    for test, rows in rounds.items():
+        for metric in JUDGED:
+            more = prefills.get(test, ()) if metric.name == "ttft_s" else ()
+            difference = pair_difference(metric, [*more, *rows])
+            if difference is not None:
+                found[Measurand(test, metric.name)] = difference
+    return found
+
+
+def pair_difference(metric: Metric, rows: Sequence[tuple[Times, ...]]) -> float | None:
     """The Hodges-Lehmann location of log(HEAD / BASE) over the rounds of one pair, positive if HEAD is worse.
 
     rows: of each round, BASE's and HEAD's times. None if there are no rounds, or if a round lacks the metric.
