@@ -138,7 +138,7 @@ def judge_pairs(
     """
     tests = by_measurand(pairs)
     tree = Tree.of(tests, variants)
-    differences: dict[Hypothesis, list[float]] = {**tests, **tree.differences(pairs)}
+    differences = tests | tree.differences(pairs)
     expected = {level: _expected(alike, differences) for level, alike in grouped(differences, _level).items()}
     estimates = {one: estimate(values, alpha, *expected[_level(one)]) for one, values in differences.items()}
     found = reject(tree, {one: known.p for one, known in estimates.items() if known}, error, found_before)

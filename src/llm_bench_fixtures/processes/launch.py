@@ -131,7 +131,7 @@ def start_function(
     from multiprocessing import util
 
     is_forked = can_fork(on_cpu=on_cpu) and not afresh
-    context = multiprocessing.get_context("forkserver" if is_forked else "spawn")
+    context: Any = multiprocessing.get_context("forkserver" if is_forked else "spawn")
     ours, theirs = context.Pipe()
     if is_forked:
         _ensure_server()
