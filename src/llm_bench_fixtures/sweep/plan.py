@@ -136,19 +136,13 @@ def parse_matrix(text: str, file: str) -> Matrix:
         raise InvalidSetting(f"{file}: {_in_words(str(error))}") from error
 
 
-def _unknown_key(message: str) -> str:
-    """What is said of a key that a table doesn't have; empty for another error of msgspec's."""
-    found = UNKNOWN_KEY.search(message)
-    if found is None:
-        return ""
-    key, table = found[1], found[2]
-    known = (AXES[table] if table else Matrix).__struct_fields__
-    return str(UnknownName(f"key in [[{table}]]" if table else "key", key, known))
-
-
 def _in_words(message: str) -> str:
     """Msgspec's message, with what to write instead."""
-    told, table = _unknown_key(message) or in_words(message), message.rpartition("$.")[2].rstrip("`")
+    told, table = in_words(message), message.rpartition("$.")[2].rstrip("`")
+    if found := UNKNOWN_KEY.search(message):
+        key, place = found.groups()
+        known = (AXES[place] if place else Matrix).__struct_fields__
+        told = str(UnknownName(f"key in [[{place}]]" if place else "key", key, known))
     if " matching regex" in told:
         return f"{told.partition(' matching regex')[0]} of letters, digits, . _ + and -, such as gpu-1"
     return f"{told}: write [[{table}]]" if table in AXES else told
