@@ -17,8 +17,6 @@ from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.statistics.spread import mean_half_width, minimum_detectable_effect
 
-FILE_NAME = "noise-floor.json"  # as stored files have it
-
 
 @dataclass(frozen=True)
 class Resolution:
@@ -98,4 +96,4 @@ def coarser_than(threshold: float, pairs: int, threads: int, path: Path) -> tupl
 
 
 def default_file() -> Path:
-    return default_root() / FILE_NAME
+    return default_root() / "noise-floor.json"  # as stored files have it
