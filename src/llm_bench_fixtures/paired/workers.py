@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,16 +51,10 @@ class Worker:
             "TMPDIR": str(folder),
             "PYTHONUNBUFFERED": "1",  # the last words of one that is killed are wanted
         }
+        run = partial(pytest_command, side, command.arguments, folder)
         with self._log.open("wb") as log:
             try:
-                self.process = start_program(
-                    label,
-                    lambda connection: pytest_command(side, connection, command.arguments, folder),
-                    side.folder,
-                    side.environment(variables),
-                    log,
-                    open_channel,
-                )
+                self.process = start_program(label, run, side.folder, side.environment(variables), log, open_channel)
             except OSError as error:
                 raise SideFailed(label, f"{side.python} can't be started: {error}") from error
         self._limit = self.process.limit(self._timeout_s)
@@ -69,11 +64,9 @@ class Worker:
         try:
             hello = self.expect(Hello)
         except SideFailed as error:
-            raise SideFailed(
-                self.label,
+            raise self.failure(
                 f"{error.reason}, before it was ready. It needs an llm-bench-fixtures with `llm-bench pair` (this is "
-                f"{__version__}) in its environment, and arguments that its pytest knows",
-                last_words=self.last_words,
+                f"{__version__}) in its environment, and arguments that its pytest knows"
             ) from error
         if hello.protocol != PROTOCOL:
             raise SideFailed(
@@ -119,7 +112,7 @@ class Worker:
         return SideFailed(self.label, reason, self.test, self.last_words)
 
 
-def pytest_command(side: PairSide, connection: int, arguments: Sequence[str], folder: Path) -> list[str]:
+def pytest_command(side: PairSide, arguments: Sequence[str], folder: Path, connection: int) -> list[str]:
     """Runs pytest on the side's tests as a worker, which leaves no report in the project and probes no limits.
 
     connection: number of the worker's socket. An option tells it, so that a package without `llm-bench pair` refuses to
