@@ -325,22 +325,11 @@ def answer_calls(
         with progress.told():
             return call.function(*held, *pause, *call.args, **(call.kwargs or {}))
 
-    def answer(work: Callable[[], object]) -> None:
-        """Send what the work returns or raises; also where its result can't be sent. Raises ChannelClosed."""
-        try:
-            with around():
-                result = work()
-            channel.send(Returned(result))
-        except ChannelClosed:
-            raise
-        except Exception as error:
-            channel.send(Raised.of(error))
-
     with contextlib.suppress(ChannelClosed):
-        answer(begin)
+        _answer(channel, begin, around)
         while held:
             channel.wait()
-            answer(run)
+            _answer(channel, run, around)
 
 
 def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
@@ -357,3 +346,17 @@ def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
             is_to_end = answer.to_end
 
     return pause
+
+
+def _answer(
+    channel: Channel[Answer, Question], work: Callable[[], object], around: Callable[[], AbstractContextManager[object]]
+) -> None:
+    """Send what the work returns or raises; also where its result can't be sent. Raises ChannelClosed."""
+    try:
+        with around():
+            result = work()
+        channel.send(Returned(result))
+    except ChannelClosed:
+        raise
+    except Exception as error:
+        channel.send(Raised.of(error))
