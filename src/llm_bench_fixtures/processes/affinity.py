@@ -139,7 +139,6 @@ def _kind(core: Path) -> tuple[str, ...]:
 
 def _threads(tasks: Path = TASKS) -> list[int]:
     """Ids of this process' threads."""
-    try:
+    with suppress(OSError):
         return [int(task.name) for task in tasks.iterdir()]
-    except OSError:
-        return []
+    return []

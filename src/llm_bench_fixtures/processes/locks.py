@@ -47,11 +47,10 @@ def held(lock: BaseFileLock, waiting: Callable[[str], AbstractContextManager[Non
 def _is_acquired(lock: BaseFileLock, seconds: float) -> bool:
     from filelock import Timeout
 
-    try:
+    with suppress(Timeout):
         lock.acquire(timeout=seconds)
-    except Timeout:
-        return False
-    return True
+        return True
+    return False
 
 
 def find_holder(path: Path) -> psutil.Process | None:

@@ -16,10 +16,9 @@ def is_stopped(pid: int) -> bool:
     """Whether a signal has stopped the process, and none has let it go on."""
     import psutil
 
-    try:
+    with suppress(psutil.Error):
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    except psutil.Error:
-        return False
+    return False
 
 
 class StopWatch:

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TimeUp, WorkerDied
@@ -144,10 +144,9 @@ class WorkerProcess(Generic[S, R]):
         """Memory that it has in RAM; 0 if it has ended."""
         import psutil
 
-        try:
+        with suppress(psutil.Error):
             return int(psutil.Process(self._process.pid).memory_info().rss)
-        except psutil.Error:
-            return 0
+        return 0
 
     @property
     def is_stopped(self) -> bool:
