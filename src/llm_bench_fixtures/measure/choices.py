@@ -24,11 +24,10 @@ from llm_bench_fixtures.measure.quality import by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.statistics.shares import exact_interval
-from llm_bench_fixtures.workloads import ASSETS, plain_ids, read_readable, short_digest
+from llm_bench_fixtures.workloads import ASSETS, TokenIds, Tokenizer, plain_ids, read_readable, short_digest
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
 
 CHOICES_FILE = ASSETS / "choices.jsonl"
 NONE = "none"  # value of --llm-choices

@@ -7,12 +7,9 @@ import importlib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llm_bench_fixtures.models.device import DeviceKind
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device
+from llm_bench_fixtures.models.device import Device, DeviceKind
 
 POWERCAP = Path("/sys/class/powercap")
 NVML_RANGE_UJ = 1000 * 2**64  # NVML counts millijoules in an unsigned 64-bit number

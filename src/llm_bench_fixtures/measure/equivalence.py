@@ -24,15 +24,12 @@ from msgspec.structs import replace
 
 from llm_bench_fixtures.errors import WorkloadUnsupported, reason_of
 from llm_bench_fixtures.measure.support import check_cache, check_fits
-from llm_bench_fixtures.models.model import ShowsLogits
+from llm_bench_fixtures.models.model import Model, ShowsLogits
 from llm_bench_fixtures.reading import Figure, Text
-from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
+from llm_bench_fixtures.workloads import Batch, CacheKind, Side, TokenIds, pad_batch
 
 if TYPE_CHECKING:
     import torch
-
-    from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.workloads import TokenIds
 
 PADDING = 5  # columns added to the longest prompt
 LIKELY = 10  # tokens whose probability is compared at each step

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.fake_model import FakeModel, PassSize
 from llm_bench_fixtures.models.transformers import context_of
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import CacheKind, Workload
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
-
-    from llm_bench_fixtures.workloads import Workload
 
 MANY_ROWS = 64  # rows for which the law is tried
 AHEAD = 4  # times as long a text as is asked for, for which it is tried

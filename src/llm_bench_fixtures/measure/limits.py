@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.timing import Clock
-from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision, resolve_precision
 from llm_bench_fixtures.models.spread import check_fetched, fetch_all
 from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.model import Model
 
 CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
+from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
 from llm_bench_fixtures.processes.memory import library_bytes, status_bytes
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
 SAMPLE_EVERY_S = 0.002

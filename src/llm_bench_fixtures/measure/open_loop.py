@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
-from llm_bench_fixtures.models.model import Reply, TakesRequests
+from llm_bench_fixtures.models.model import Model, Reply, Send, TakesRequests
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.reading import LONGEST_S, Count, Text
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import Model, Send
     from llm_bench_fixtures.workloads import TokenIds
-
 
 SinceStart = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 MOST_REQUESTS = 100_000  # requests in one load: each is held, with its prompt, until the last is answered

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llm_bench_fixtures.measure.fake_model import PLAIN, FakeModel
 from llm_bench_fixtures.measure.passes import bytes_by_storage, held_after
-from llm_bench_fixtures.models.needs import FLOAT32_BYTES, LayerCache, PassMemory, Taken
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, LayerCache, PassMemory, Storage, Taken
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
-from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig
-
-    from llm_bench_fixtures.models.needs import Storage
-    from llm_bench_fixtures.models.variants import Variant
 
 FEW = 2  # positions of the shortest text: some models take one for a step of a longer one
 LONG = 4096  # positions of the long text, doubled twice later: so many take more memory than the logits of one

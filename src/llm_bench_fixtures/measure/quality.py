@@ -20,17 +20,14 @@ from llm_bench_fixtures.measure.reference import Compared, compare_tokens, compa
 from llm_bench_fixtures.measure.reference_files import keep_reference, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
-from llm_bench_fixtures.models.model import ScoresTokens
+from llm_bench_fixtures.models.model import Model, ScoresTokens
 from llm_bench_fixtures.progress import tell_share
-from llm_bench_fixtures.workloads import Side, pad_batch
+from llm_bench_fixtures.workloads import Corpus, Side, pad_batch
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
-
-    from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.workloads import Corpus
 
 BATCH_TOKENS = 2048  # in one scoring forward pass, padding included
 BATCH_ELEMENTS = 1 << 27  # of one pass's logits: 512 MiB in float32

@@ -9,20 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
-from llm_bench_fixtures.measure.quality import by_window, score_windows
+from llm_bench_fixtures.measure.quality import Chunk, by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, rolling_windows, start_token
-from llm_bench_fixtures.models.model import ScoresTokens
+from llm_bench_fixtures.models.model import Model, ScoresTokens
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.reading import Count, Name, Text
-from llm_bench_fixtures.workloads import CacheKind, Side, pad_batch, plain_ids
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.quality import Chunk
-    from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.workloads import TokenIds
+from llm_bench_fixtures.workloads import CacheKind, Side, TokenIds, pad_batch, plain_ids
 
 FIRST_TOKENS = 64  # tokens generated before the first look for the text's end; each later stretch doubles it
 UNKNOWN = -1  # no token's id

@@ -19,13 +19,12 @@ from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.workloads import make_batches
+from llm_bench_fixtures.workloads import Batch, TokenIds, Workload, make_batches
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
 
 Meter = Callable[[], float]
 

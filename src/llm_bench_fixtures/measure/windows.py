@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CorpusTooShort, InvalidSetting
 from llm_bench_fixtures.options.parsers import WindowScheme
-from llm_bench_fixtures.workloads import TokenIds, plain_ids, text_ids
+from llm_bench_fixtures.workloads import Corpus, TokenIds, Tokenizer, plain_ids, text_ids
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.workloads import Corpus, Tokenizer
 
 USUAL_WINDOW = 1024
 FIRST_TOKENS = 1000  # targets of the first sample, at least: fewer may be of one kind

@@ -17,22 +17,19 @@ from llm_bench_fixtures.measure.binding import finding_threads, settle_binding
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.limits import drop_probe
 from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
-from llm_bench_fixtures.measure.passes import watch_forward_passes
+from llm_bench_fixtures.measure.passes import CacheBytes, watch_forward_passes
 from llm_bench_fixtures.measure.quality import has_scored
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.processes.allocator import filling_holes, giving_freed_memory_back
 from llm_bench_fixtures.reading import Count, Text
-from llm_bench_fixtures.workloads import CacheKind, short_digest
+from llm_bench_fixtures.workloads import CacheKind, TokenIds, Workload, short_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from llm_bench_fixtures.measure.flops import FlopCounter
-    from llm_bench_fixtures.measure.passes import CacheBytes
     from llm_bench_fixtures.models.model import Model, ModelFacts
-    from llm_bench_fixtures.workloads import TokenIds, Workload
-
 
 BRIEF_TOKENS = 3  # tokens that warm up where a round takes seconds
 

@@ -31,7 +31,7 @@ from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.trust import read_config
-from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
 from llm_bench_fixtures.session.forecast import (
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
     from llm_bench_fixtures.measure.harness import TaskSize
     from llm_bench_fixtures.models.lineup import Lineup
-    from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import TokenIds

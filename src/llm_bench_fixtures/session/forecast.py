@@ -13,11 +13,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import about
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import CacheKind, Workload
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
 CALLS_PER_LAYER = 140  # operations in a layer's pass: GPT-2's with a cache, as torch's profiler counts them

@@ -15,7 +15,7 @@ from llm_bench_fixtures.measure.pass_memory import pass_memory, running_of
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_windows
-from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.device import DeviceKind
@@ -47,7 +47,6 @@ from llm_bench_fixtures.session.forecast import WorkKind, load_name
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backend import Backend
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.setup import Setup

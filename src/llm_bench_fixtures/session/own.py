@@ -28,14 +28,13 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.text import some_of
-from llm_bench_fixtures.workloads import CacheKind, Corpus, Workload, text_ids
+from llm_bench_fixtures.workloads import CacheKind, Corpus, Prompts, TokenIds, Workload, text_ids
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.own_prompts import OwnPrompt, OwnPrompts
     from llm_bench_fixtures.options.parsers import TokenShape
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
-    from llm_bench_fixtures.workloads import Prompts, TokenIds
 
 MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64

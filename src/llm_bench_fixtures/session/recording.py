@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import TokenizerFailed
-from llm_bench_fixtures.measure.work import count_work
+from llm_bench_fixtures.measure.work import Observation, Work, count_work
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Status, WorkloadFacts
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.work import Observation, Work
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.session.case import Measured

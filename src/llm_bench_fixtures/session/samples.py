@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported, first_line, named
-from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
+from llm_bench_fixtures.measure.choices import AnswerIndex, accuracy_metrics, choose
 from llm_bench_fixtures.measure.quality import CorpusScore, Part, corpus_metrics, join, loss_blocks, score_part
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, SEED, plan_windows
 from llm_bench_fixtures.progress import Phase
@@ -28,7 +28,6 @@ from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind, sample_name
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.choices import AnswerIndex
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.results.builder import RunBuilder
     from llm_bench_fixtures.results.record import VariantResult

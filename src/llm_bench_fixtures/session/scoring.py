@@ -17,13 +17,12 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind
-from llm_bench_fixtures.session.loader import NOT_YET
+from llm_bench_fixtures.session.loader import NOT_YET, VariantLoader
 from llm_bench_fixtures.session.samples import OF_A_SAMPLE
 from llm_bench_fixtures.workloads import Corpus
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.results.builder import RunBuilder
-    from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.session.setup import Setup
 

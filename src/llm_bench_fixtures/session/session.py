@@ -20,7 +20,7 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
 from llm_bench_fixtures.results.provenance import Commit
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.results.record import Run
-
 
 SAVE_EVERY_S = 10.0
 

@@ -25,14 +25,13 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.own import OwnRun
-from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
+from llm_bench_fixtures.workloads import Corpus, Prompts, Tokenizer, read_corpus
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.harness import HarnessTask
     from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.workloads import Tokenizer
 
 
 def _itself(tokenizer: Tokenizer) -> Tokenizer:

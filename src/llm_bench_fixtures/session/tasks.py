@@ -22,7 +22,7 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase, about
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, task_metrics, value_name
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import Run, Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.scoring import done_before, gather
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.tasks import TaskFacts
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.results.builder import RunBuilder
-    from llm_bench_fixtures.results.record import Run, VariantResult
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
 
