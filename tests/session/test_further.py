@@ -129,8 +129,8 @@ def make(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float],
     def made(left_s: float) -> Bench:
         deadline = Deadline((left_s + RESERVE_S) / (1 - RESERVE_SHARE), clock(), clock)
         forecast = Forecast(clock)
-        setup, loader = SimpleNamespace(forecast=forecast, progress=Progress()), FakeLoader()
-        rounds = FurtherRounds(cast(Setup, setup), cast(VariantLoader, loader), deadline, lambda: MOST_TIMES)
+        setup, loader = SimpleNamespace(forecast=forecast, progress=Progress(), deadline=deadline), FakeLoader()
+        rounds = FurtherRounds(cast(Setup, setup), cast(VariantLoader, loader), lambda: MOST_TIMES)
         return Bench(clock, rounds, forecast, loader)
 
     return made
@@ -173,7 +173,7 @@ def test_a_case_that_takes_longer_than_before_gets_fewer_blocks(make: Callable[[
     slower, other = bench.add("slower", longer=3.0), bench.add("other")
     bench.run()
     assert len(slower.at_s) < len(other.at_s)
-    assert bench.rounds._deadline.left_s < 6.0
+    assert bench.rounds._setup.deadline.left_s < 6.0
 
 
 def test_what_is_still_to_come_keeps_its_time(make: Callable[[float], Bench]) -> None:

@@ -274,8 +274,8 @@ def limited(seconds: list[float], limit_s: float, monkeypatch: pytest.MonkeyPatc
     """A loader in a run that has so much time before its report. Each load takes 10 s of a simulated clock."""
     setup = Setup(parse_settings({"device": "cpu", "limits_time": "0"}), Progress())
     setup.forecast = Forecast(lambda: sum(seconds))
-    deadline = Deadline((limit_s + 4.0) / 0.98, began_s=0.0, clock=lambda: sum(seconds))
-    made = VariantLoader(setup, RunBuilder("fp32"), deadline=deadline)
+    setup.deadline = Deadline((limit_s + 4.0) / 0.98, began_s=0.0, clock=lambda: sum(seconds))
+    made = VariantLoader(setup, RunBuilder("fp32"))
     monkeypatch.setattr(VariantLoader, "_open", lambda self, variant: seconds.append(10.0) or Opened())
     monkeypatch.setattr(VariantLoader, "_describe", lambda self, result, model: result)
     return made

@@ -165,9 +165,10 @@ def make(
         source=source,
         device=device,
         own=own,
+        deadline=deadline,
     )
     loader = FakeLoader(*models)
-    made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
+    made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32")
     return Bench(loader, made, progress, forecast)
 
 

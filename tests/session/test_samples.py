@@ -56,10 +56,12 @@ class Case:
             source=SimpleNamespace(weights=weights),
             progress=Progress(),
             forecast=Forecast(lambda: self.now_s),
+            need=need,
+            deadline=deadline,
         )
         self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
         kept = KeptReference("fp32")
-        self.samples = Samples(cast(Any, setup), cast(Any, self.loader), kept, need, deadline, lambda: self.now_s)
+        self.samples = Samples(cast(Any, setup), cast(Any, self.loader), kept, lambda: self.now_s)
 
     def score(self, name: str, gap: float = 0.0, scatter: float = 0.0) -> Any:
         rng = np.random.default_rng(0)

@@ -58,11 +58,13 @@ class Case:
         self.fails = fails
         self.results = RunBuilder("fp32")
         source = SimpleNamespace(random_weights=random_weights)
-        setup = cast(Setup, SimpleNamespace(source=source, corpus=None, progress=Progress(), forecast=Forecast()))
+        deadline = Deadline(limit_s, 0.0, lambda: 1e9)
+        parts = {"source": source, "corpus": None, "progress": Progress(), "forecast": Forecast(), "deadline": deadline}
+        setup = cast(Setup, SimpleNamespace(**parts))
         self.loader = VariantLoader(setup, self.results)
         for name in loaded:
             self.load(name)
-        self.scoring = Scoring(setup, self.results, self.loader, self._score, Deadline(limit_s, 0.0, lambda: 1e9))
+        self.scoring = Scoring(setup, self.results, self.loader, self._score)
 
     def load(self, name: str) -> None:
         model: Any = SimpleNamespace(variant=SimpleNamespace(id=name), close=lambda: None)

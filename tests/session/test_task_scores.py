@@ -126,16 +126,16 @@ class Case:
         self.forecast = Forecast(lambda: self.now_s)
         settings = SimpleNamespace(tasks=("quiz",))
         setup: Any = SimpleNamespace(settings=settings, tasks=(self.task,), progress=Progress(), forecast=self.forecast)
+        setup.deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
         variants = [SimpleNamespace(id=name) for name in ("fp32", "bf16", "missing")]
         for variant in variants[:2]:
             self.forecast.expect(WorkKind.TASKS, variant.id, expected_s, "quiz")
-        deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
         self.loader: Any = SimpleNamespace(known=variants, loaded=[], load=lambda one: self.load(one.id))
         self.results = RunBuilder("fp32")
         self.scored: set[str] = set()
         is_scored = self.scored.__contains__
         self.saved: list[Run] = []
-        self.tasks = TaskScores(setup, self.loader, self.results, is_scored, self.save, deadline, lambda: self.now_s)
+        self.tasks = TaskScores(setup, self.loader, self.results, is_scored, self.save, lambda: self.now_s)
 
     def ask(self, task: HarnessTask, model: Any, chosen: Mapping[str, list[int]] | None) -> TaskAnswers:
         name = model.variant.id

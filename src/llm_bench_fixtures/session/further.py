@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.blocks import Blocks
-    from llm_bench_fixtures.session.deadline import Deadline
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
 
@@ -66,14 +65,12 @@ class FurtherRounds:
         self,
         setup: Setup,
         loader: VariantLoader,
-        deadline: Deadline,
         most_times: Callable[[], float],
     ) -> None:
         """most_times: tells how many times the time of its first rounds a case gets at most, when asked."""
         self._most_times = most_times
         self._setup = setup
         self._loader = loader
-        self._deadline = deadline
         self._visited: list[Visited] = []
         self.failures: dict[str, Exception] = {}
         """What ended a variant's further rounds, of all cases."""
@@ -120,7 +117,7 @@ class FurtherRounds:
         others = (
             seconds for work, seconds in self._setup.forecast.left_by_work.items() if work is not WorkKind.FURTHER
         )
-        return self._deadline.left_s - margin * sum(others)
+        return self._setup.deadline.left_s - margin * sum(others)
 
     def _due(self) -> Visited | None:
         """The case that has used up the least of its share of the time; None where none has time for a block."""
@@ -140,7 +137,7 @@ class FurtherRounds:
 
     def _run_block(self, visited: Visited) -> None:
         """Run a block of a case; or drop it, where its variants aren't loaded or have no room for its rounds."""
-        began_s, blocks = self._deadline.clock(), visited.blocks
+        began_s, blocks = self._setup.deadline.clock(), visited.blocks
         for name, entry in [*blocks.entries.items()]:
             model = None if name in self.failures else self._loaded(entry.model.variant)
             if model is None:
@@ -156,12 +153,12 @@ class FurtherRounds:
             with self._setup.progress.stepped(Phase.GENERATING, text) as show:
 
                 def step(doing: str, detail: str, left: Left | None) -> None:
-                    self._deadline.check()
+                    self._setup.deadline.check()
                     show(doing, detail, left)
 
                 found = blocks.go_on(step)
         finally:
-            visited.further_s += self._deadline.clock() - began_s
+            visited.further_s += self._setup.deadline.clock() - began_s
             self.failures |= {name: entry.failure for name, entry in before.items() if entry.failure}
         for variant in found.keys() & visited.takers.keys():
             visited.takers[variant](found[variant])

@@ -42,7 +42,6 @@ from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.progress import Milestone, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind, load_name
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
@@ -101,10 +100,8 @@ class VariantLoader:
         setup: Setup,
         results: RunBuilder,
         keep_traceback: Callable[[str], str] = lambda _: "",
-        deadline: Deadline = NO_LIMIT,
     ) -> None:
         self._setup = setup
-        self._deadline = deadline
         setup.progress.admit = self._admit
         self._loading = ""  # the variant that is being loaded
         self._made_before_s = 0.0  # seconds that the loads before it made artifacts
@@ -237,18 +234,18 @@ class VariantLoader:
     def _check_time(self, variant: Variant) -> None:
         """Raise NotReached, and note it, where loading the variant, and then its first case next to those of its group
         that are loaded, isn't expected to fit in the time that is left."""
-        if not self._deadline.is_limited:
+        if not self._setup.deadline.is_limited:
             return
         forecast, case = self._setup.forecast, self._setup.forecast.first_case(variant.id)
         loading_s = forecast.expected_s(WorkKind.LOADING, variant.id, load_name(self._loads[variant.id]))
         making_s = forecast.expected_s(WorkKind.MAKING, variant.id)
         beside = {member.id for member in self._group_of(variant)} & self._loaded.keys()
         expected_s = loading_s + making_s + forecast.least_rounds_s({*beside, variant.id}, case)
-        if self._deadline.fits(expected_s):
+        if self._setup.deadline.fits(expected_s):
             return
-        is_plain = self._deadline.is_over and self._results.has_variants  # else the first says what would fit
+        is_plain = self._setup.deadline.is_over and self._results.has_variants  # else the first says what would fit
         step = f"loading {variant.id}" + (" with its first case" if case else "")
-        error = self._deadline.not_reached() if is_plain else self._deadline.too_long(step, expected_s)
+        error = self._setup.deadline.not_reached() if is_plain else self._setup.deadline.too_long(step, expected_s)
         forecast.forget(variant.id)
         if not self._has_results(variant):
             unloaded = _unloaded(variant, self._parts(variant))
@@ -261,7 +258,7 @@ class VariantLoader:
         left."""
         made_s = self._making_s - self._made_before_s
         expected_s = self._setup.forecast.expected_s(WorkKind.MAKING, self._loading) - made_s
-        if phase in MAKING and not self._deadline.fits(expected_s):
+        if phase in MAKING and not self._setup.deadline.fits(expected_s):
             raise TimeUp(f"{phase} takes longer than what was left of the time")
 
     def beside(self, variant: Variant) -> ModelHandle | None:
@@ -418,16 +415,16 @@ class VariantLoader:
         """Load a variant; one that was loaded before, and then closed, is described already. The results get its
         status, also where this raises."""
         if self._has_results(variant):
-            with self._deadline.reaching():
+            with self._setup.deadline.reaching():
                 return self._reopen(variant)
         result = _unloaded(variant, self._parts(variant))
         self._results.add_variant(result)
-        began_s = self._deadline.clock()
+        began_s = self._setup.deadline.clock()
         try:
             return self._load_and_describe(variant, result)
         except TimeUp as cut:
-            stopped = f"loading {variant.id} was stopped after {about(self._deadline.clock() - began_s)}"
-            error = self._deadline.not_reached(str(cut) or stopped)
+            stopped = f"loading {variant.id} was stopped after {about(self._setup.deadline.clock() - began_s)}"
+            error = self._setup.deadline.not_reached(str(cut) or stopped)
             self._results.add_variant(replace(result, status=Status.NOT_REACHED, reason=error.why))
             self._failed[variant.id] = error
             raise error from None

@@ -19,7 +19,6 @@ from llm_bench_fixtures.progress import Left, Milestone, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
 from llm_bench_fixtures.session.budget import MOST_TIMES, USUAL_TIMES, TimeBudget, benchmark_s
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.further import FurtherRounds, Visited
 from llm_bench_fixtures.session.plan import Stage
@@ -48,23 +47,21 @@ class SideBySide:
         loader: VariantLoader,
         reference: str,
         kept: Callable[[], frozenset[str]] | None = None,
-        deadline: Deadline = NO_LIMIT,
     ) -> None:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
-        self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
+        self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: setup.deadline.left_s)
         self._stage: Callable[[str], Stage] | None = None  # of a case; None: not known
         self._setup = setup
         self._loader = loader
         self._reference = reference
         self._kept = kept
-        self._deadline = deadline
         self._not_reached: dict[str, str] = {}  # reasons by case
         self._least_s: dict[str, list[float]] = defaultdict(
             list
         )  # seconds of a case's least rounds for each step of one, by scenario
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self.further = FurtherRounds(setup, loader, deadline, lambda: MOST_TIMES if self._is_large else USUAL_TIMES)
+        self.further = FurtherRounds(setup, loader, lambda: MOST_TIMES if self._is_large else USUAL_TIMES)
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -119,7 +116,7 @@ class SideBySide:
         if not has_turns or not settings.max_noise:
             return False
         if self._is_large:
-            return "time" in settings.given and self._deadline.is_limited
+            return "time" in settings.given and self._setup.deadline.is_limited
         return settings.rounds is None and self._stage is not None and self._stage(case) is not Stage.OTHER
 
     def expect_further(self) -> None:
@@ -145,7 +142,7 @@ class SideBySide:
         if not self._waiting[key]:
             beside = () if self._differs(case, model.variant) else others()
             try:
-                with self._deadline.reaching():
+                with self._setup.deadline.reaching():
                     self._measure_case(case, scenario, model, workload, beside)
             except NotReached:
                 if not self._waiting[key]:
@@ -167,7 +164,7 @@ class SideBySide:
         weight = self.weight_of(case, scenario)
         if case in self._not_reached:
             raise TimeUp(self._not_reached[case])
-        self._deadline.check()
+        self._setup.deadline.check()
         with self._loader.making_room(model.variant, RoundSize.of(workload)) as has_room:
             entries = self._entries(case, model, workload, [other for other in others if has_room(other)])
             self._measure_entries(case, scenario, model.variant, entries, weight)
@@ -178,7 +175,7 @@ class SideBySide:
         """asking: the variant whose test it is."""
         steps = sum(entry.workload.steps for entry in entries.values())
         expected_s = self._expected_s(scenario, steps) or self._setup.forecast.least_rounds_s(entries, case)
-        if not self._deadline.fits(expected_s):
+        if not self._setup.deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
         self.expect_further()
@@ -192,7 +189,7 @@ class SideBySide:
         with progress.part(Milestone.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:
 
             def step(doing: str, detail: str, left: Left | None) -> None:
-                self._deadline.check()
+                self._setup.deadline.check()
                 show(doing, detail, left)
 
             keep = functools.partial(self._keep, case, weight, asking.id, entries)

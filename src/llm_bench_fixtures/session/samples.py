@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import AnswerIndex, accuracy_metrics, choose
@@ -24,7 +23,6 @@ from llm_bench_fixtures.measure.windows import FIRST_TOKENS, SEED, plan_windows
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind, sample_name
 
 if TYPE_CHECKING:
@@ -88,18 +86,14 @@ class Samples:
         setup: Setup,
         loader: VariantLoader,
         kept: KeptReference,
-        need: Need = DEFAULT_NEED,
-        deadline: Deadline = NO_LIMIT,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._setup = setup
         self._loader = loader
         self._kept = kept
-        self._need = need
-        self._deadline = deadline
         self._clock = clock
         self._found: dict[str, Found] = {}
-        self._asks_more = any(limit.metric.name in OF_CHOICES for limit in need.limits)
+        self._asks_more = any(limit.metric.name in OF_CHOICES for limit in setup.need.limits)
         self.is_whole: bool | None = None
         """Whether every variant is scored on all there is; None until the first sample's time is known."""
 
@@ -143,7 +137,7 @@ class Samples:
         if ("scored_share" not in quality and has_all_answers) or "ppl_ratio" not in quality:
             return True
         look = 1 + math.ceil(math.log2(max(quality["scored_tokens"] / FIRST_TOKENS, 1.0)))  # at most: each doubles
-        return is_decided(quality, self._need.limits, look)
+        return is_decided(quality, self._setup.need.limits, look)
 
     def grow(self) -> None:
         """Score more of the variants that are loaded, a sample of each in turn, until each has enough."""
@@ -156,7 +150,7 @@ class Samples:
         with suppress(TimeUp):
             for model in sorted(self._loader.loaded, key=lambda one: one.variant.id != self._kept.identifier):
                 found = self._found.get(model.variant.id)
-                if found is not None and found.parts and self._deadline.fits(self._asking_s(found)):
+                if found is not None and found.parts and self._setup.deadline.fits(self._asking_s(found)):
                     self._try(model, found, self._ask)
 
     def _asking_s(self, found: Found) -> float:
@@ -225,7 +219,7 @@ class Samples:
             return False
         reference = self._found.get(self._kept.identifier) if found.is_compared else None
         lacks_it = reference is not None and len(reference.parts) <= len(found.parts)
-        return self._deadline.fits(found.spent_s + (reference.spent_s if reference and lacks_it else 0.0))
+        return self._setup.deadline.fits(found.spent_s + (reference.spent_s if reference and lacks_it else 0.0))
 
     def _score_next(self, model: ModelHandle, found: Found) -> bool:
         """Score the next sample, with its questions. False where the reference isn't scored on it, or it fails."""
@@ -261,7 +255,7 @@ class Samples:
         return found.spent_s * 2 > FIXED_S  # with the next sample
 
     def _is_decided(self, variant: str, found: Found) -> bool:
-        return is_decided(self._result(variant, found).metrics, self._need.limits, look=len(found.parts))
+        return is_decided(self._result(variant, found).metrics, self._setup.need.limits, look=len(found.parts))
 
     def _score(self, model: ModelHandle, found: Found, sample: int | None) -> bool:
         """Score a sample, None for the whole corpus. False where it can't be, or not compared as those before were."""

@@ -15,7 +15,6 @@ from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import Status, VariantResult
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.loader import NOT_YET, VariantLoader
 from llm_bench_fixtures.session.samples import OF_A_SAMPLE
@@ -50,14 +49,12 @@ class Scoring:
         results: RunBuilder,
         loader: VariantLoader,
         score: Scorer,
-        deadline: Deadline = NO_LIMIT,
     ) -> None:
         """score: gives the quality of a loaded model over a corpus, from as many sources as there are."""
         self._setup = setup
         self._results = results
         self._loader = loader
         self._score = score
-        self._deadline = deadline
         self._scored: set[str] = set()
         self._errors: dict[str, Exception] = {}  # what scoring raised, by variant
         self.to_come: frozenset[str] = frozenset()
@@ -143,13 +140,13 @@ class Scoring:
                 self._try_to_score(reference)
         try:
             with (
-                self._deadline.reaching(),
+                self._setup.deadline.reaching(),
                 translate_out_of_memory(f"scoring {identifier}"),
                 self._setup.progress.activity(Phase.SCORING, f"scoring {identifier}"),
                 self._setup.forecast.doing(WorkKind.QUALITY, identifier),
                 quiet_libraries(),
             ):
-                self._deadline.check()
+                self._setup.deadline.check()
                 quality, missing = gather(self._score(model, self._setup.corpus))
         except Exception as error:
             self._keep_error(identifier, error)

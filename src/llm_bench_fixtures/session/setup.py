@@ -23,6 +23,7 @@ from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.own import OwnRun
 from llm_bench_fixtures.workloads import Corpus, Prompts, Tokenizer, read_corpus
@@ -42,11 +43,18 @@ class Setup:
     """Nothing is found before it is asked for, and each thing once."""
 
     def __init__(
-        self, settings: Settings, progress: Progress, prompts: OwnPrompts | None = None, need: Need = DEFAULT_NEED
+        self,
+        settings: Settings,
+        progress: Progress,
+        prompts: OwnPrompts | None = None,
+        need: Need = DEFAULT_NEED,
+        deadline: Deadline = NO_LIMIT,
     ) -> None:
         """prompts: those of --llm-prompts. need: as --llm-need and --llm-want say."""
         self.settings = settings
         self.progress = progress
+        self.need = need
+        self.deadline = deadline
         self.forecast = Forecast()
         self._no_tasks: LlmBenchError | None = None
         self.own = OwnRun(prompts, self, need) if prompts or settings.shape else None

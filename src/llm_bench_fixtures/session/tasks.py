@@ -23,7 +23,6 @@ from llm_bench_fixtures.progress import Phase, about
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, task_metrics, value_name
 from llm_bench_fixtures.results.record import Run, Status, VariantResult
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.scoring import done_before, gather
 from llm_bench_fixtures.statistics.spread import jackknife_error
@@ -53,7 +52,6 @@ class TaskScores:
         results: RunBuilder,
         is_scored: Callable[[str], bool],
         save: Callable[[], None] = lambda: None,
-        deadline: Deadline = NO_LIMIT,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """is_scored: tells whether a variant's quality is known, which comes first. save: keeps the results so far."""
@@ -62,7 +60,6 @@ class TaskScores:
         self._results = results
         self._is_scored = is_scored
         self._save = save
-        self._deadline = deadline
         self._clock = clock
         self._share: float | None = None  # share of the items that is asked; None until the first are timed
         self._item_s: dict[str, float] = {}  # seconds per item that the last variant took, by task
@@ -151,7 +148,7 @@ class TaskScores:
     def score(self, task: HarnessTask, model: ModelHandle) -> CorpusScore:
         """The metrics of the task, or a note on why the variant wasn't asked it, or not whole."""
         try:
-            with self._deadline.reaching():
+            with self._setup.deadline.reaching():
                 answers = self._answer(task, model)
         except Exception as error:  # raised by its process, or by the task's own code
             return self._unasked(task.name, model.variant.id, error)
@@ -175,10 +172,10 @@ class TaskScores:
             translate_out_of_memory(f"asking {name} {task.name}"),
             quiet_libraries(),
         ):
-            self._deadline.check()
+            self._setup.deadline.check()
             items = self._asks(task, model)
             expected_s = self._item_s.get(task.name, 0.0) * items
-            if not self._deadline.fits(expected_s):
+            if not self._setup.deadline.fits(expected_s):
                 raise TimeUp(f"it takes about {about(expected_s)}")
             self._answers[task.name, name] = answers = self._timed(task, model, items)
         return answers
@@ -203,12 +200,12 @@ class TaskScores:
         """The share of all items that every variant has time for, by how long the first take this one; None where it
         can't be asked any."""
         forecast, tasks = self._setup.forecast, self._setup.tasks
-        room_s = TASKS_PART * self._deadline.left_s
+        room_s = TASKS_PART * self._setup.deadline.left_s
         expected_s = {
             one.id: sum(forecast.expected_s(WorkKind.TASKS, one.id, task.name) for task in tasks)
             for one in self._loader.known
         }
-        if not self._deadline.is_limited or 0 < EASILY * sum(expected_s.values()) <= room_s:
+        if not self._setup.deadline.is_limited or 0 < EASILY * sum(expected_s.values()) <= room_s:
             return 1.0
         for task in tasks:
             with suppress(WorkloadUnsupported):  # the task says it when it is asked
@@ -218,7 +215,7 @@ class TaskScores:
         total_s = len(variants) * sum(each_s.values())
         if not total_s:
             return None
-        share = min(TASKS_PART * self._deadline.left_s / total_s, 1.0)
+        share = min(TASKS_PART * self._setup.deadline.left_s / total_s, 1.0)
         for variant in variants:
             for name, seconds in each_s.items():
                 forecast.expect(WorkKind.TASKS, variant, seconds * share, name)
