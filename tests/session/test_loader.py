@@ -80,7 +80,7 @@ def test_what_is_made_in_much_memory_is_made_before_others_are_loaded(
         return variant.id
 
     monkeypatch.setattr(VariantLoader, "_load", load)
-    reference, half, _, exported = variants = tuple(
+    reference, half, broken, exported = variants = tuple(
         Variant(name, "torch", "does nothing") for name in ("reference", "half", "broken", "exported")
     )
     needs = {
@@ -95,6 +95,7 @@ def test_what_is_made_in_much_memory_is_made_before_others_are_loaded(
     assert loaded == ["reference", "broken", "exported", "half"]
     assert (one.load(reference), one.load(exported)) == ("reference", "exported")
     assert loaded[4:] == []
+    assert one.beside(broken) is None
 
 
 def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

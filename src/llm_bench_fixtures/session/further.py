@@ -20,8 +20,6 @@ from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.forecast import MARGIN, WorkKind
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.blocks import Blocks
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
@@ -58,19 +56,16 @@ class Visited:
         return left_s if is_useful else 0.0
 
 
+@dataclass(eq=False)
 class FurtherRounds:
     """Gives each case its share of the time that is left, a block at a time."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        loader: VariantLoader,
-        most_times: Callable[[], float],
-    ) -> None:
-        """most_times: tells how many times the time of its first rounds a case gets at most, when asked."""
-        self._most_times = most_times
-        self._setup = setup
-        self._loader = loader
+    _setup: Setup
+    _loader: VariantLoader
+    _most_times: Callable[[], float]
+    """Tells how many times the time of its first rounds a case gets at most, when asked."""
+
+    def __post_init__(self) -> None:
         self._visited: list[Visited] = []
         self.failures: dict[str, Exception] = {}
         """What ended a variant's further rounds, of all cases."""
@@ -136,10 +131,11 @@ class FurtherRounds:
         return able[min(used, key=used.__getitem__)] if used else None
 
     def _run_block(self, visited: Visited) -> None:
-        """Run a block of a case; or drop it, where its variants aren't loaded or have no room for its rounds."""
+        """Run a block of a case; or drop it, where its variants aren't loaded or have no room for its rounds. They may
+        be in other processes than those that ran the first rounds."""
         began_s, blocks = self._setup.deadline.clock(), visited.blocks
         for name, entry in [*blocks.entries.items()]:
-            model = None if name in self.failures else self._loaded(entry.model.variant)
+            model = None if name in self.failures else self._loader.beside(entry.model.variant)
             if model is None:
                 del blocks.entries[name]
             else:
@@ -162,10 +158,3 @@ class FurtherRounds:
             self.failures |= {name: entry.failure for name, entry in before.items() if entry.failure}
         for variant in found.keys() & visited.takers.keys():
             visited.takers[variant](found[variant])
-
-    def _loaded(self, variant: Variant) -> ModelHandle | None:
-        """The variant as it is loaded now, which may be another process than ran the first rounds; None where it can't
-        be."""
-        with suppress(Exception):
-            return self._loader.beside(variant)
-        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -92,21 +92,17 @@ def _backend_of(variant: Variant) -> Backend | None:
     return None
 
 
+@dataclass(eq=False)
 class VariantLoader:
-    """keep_traceback: as in `IsolatedModel`."""
+    _setup: Setup
+    _results: RunBuilder
+    _keep_traceback: Callable[[str], str] = lambda _: ""
+    """As in `IsolatedModel`."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        results: RunBuilder,
-        keep_traceback: Callable[[str], str] = lambda _: "",
-    ) -> None:
-        self._setup = setup
-        setup.progress.admit = self._admit
+    def __post_init__(self) -> None:
+        self._setup.progress.admit = self._admit
         self._loading = ""  # the variant that is being loaded
         self._made_before_s = 0.0  # seconds that the loads before it made artifacts
-        self._results = results
-        self._keep_traceback = keep_traceback
         self.before_closing: Callable[[Collection[str]], None] = lambda _: None
         """Called with the ids of variants that leave for others."""
         self.lineup: Lineup | None = None
@@ -262,9 +258,11 @@ class VariantLoader:
             raise TimeUp(f"{phase} takes longer than what was left of the time")
 
     def beside(self, variant: Variant) -> ModelHandle | None:
-        """The variant, loaded if need be, if it is in the group that is loaded and there is room; else None. Raises
-        what `load` does."""
-        return self.load(variant) if variant in self._group and self._has_room(variant) else None
+        """The variant, loaded if need be, if it is in the group that is loaded and there is room; else None. None, too,
+        where it can't be loaded, which its own test says."""
+        with suppress(Exception):
+            return self.load(variant) if variant in self._group and self._has_room(variant) else None
+        return None
 
     def reference(self) -> ModelHandle | None:
         """The reference, if it is in the group that is loaded and can run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
@@ -38,30 +38,26 @@ ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a
 LARGE_WEIGHTS = 2e8
 
 
+@dataclass(eq=False)
 class SideBySide:
     """Measures cases, and keeps what other tests will ask for."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        loader: VariantLoader,
-        reference: str,
-        kept: Callable[[], frozenset[str]] | None = None,
-    ) -> None:
-        """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
-        limits of a winner, as far as that is known; None: all."""
+    _setup: Setup
+    _loader: VariantLoader
+    _reference: str
+    """The id of the variant that the others are compared with."""
+    _kept: Callable[[], frozenset[str]] | None = None
+    """Tells which variants keep the limits of a winner, as far as that is known; None: all."""
+
+    def __post_init__(self) -> None:
+        setup = self._setup
         self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: setup.deadline.left_s)
         self._stage: Callable[[str], Stage] | None = None  # of a case; None: not known
-        self._setup = setup
-        self._loader = loader
-        self._reference = reference
-        self._kept = kept
         self._not_reached: dict[str, str] = {}  # reasons by case
-        self._least_s: dict[str, list[float]] = defaultdict(
-            list
-        )  # seconds of a case's least rounds for each step of one, by scenario
+        # Seconds of a case's least rounds for each step of one, by scenario.
+        self._least_s: dict[str, list[float]] = defaultdict(list)
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
-        self.further = FurtherRounds(setup, loader, lambda: MOST_TIMES if self._is_large else USUAL_TIMES)
+        self.further = FurtherRounds(setup, self._loader, lambda: MOST_TIMES if self._is_large else USUAL_TIMES)
         self._of_reference: dict[str, Workload] = {}  # what the reference's own test runs, by case
         self._variances: list[VarianceEstimate] = []  # each comparison with the reference so far
 
@@ -275,7 +271,7 @@ class SideBySide:
         for variant in others:
             if variant.id in waiting:  # since a time limit cut the case short
                 continue
-            partner = self._partner(variant)
+            partner = self._loader.beside(variant)
             if partner is not None and _same_tokens(partner, model) and _is_supported(partner, workload):
                 entries[variant.id] = Entry(partner, workload, cores=variant.threads)
         if self._reference not in entries:
@@ -285,12 +281,6 @@ class SideBySide:
                 beside = Entry(reference, own, is_asked_for=False, cores=reference.variant.threads)
                 entries = {self._reference: beside, **entries}
         return entries
-
-    def _partner(self, variant: Variant) -> ModelHandle | None:
-        """None where it can't be loaded, which its own test will say, or where it isn't resident together."""
-        with suppress(Exception):
-            return self._loader.beside(variant)
-        return None
 
 
 def _same_tokens(one: ModelHandle, other: ModelHandle) -> bool:

@@ -78,22 +78,18 @@ def questions_with(samples: int) -> int:
     return FIRST_ITEMS << max(samples - 1, 0)
 
 
+@dataclass(eq=False)
 class Samples:
     """Scores variants on as much as they need, and keeps what was found."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        loader: VariantLoader,
-        kept: KeptReference,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._setup = setup
-        self._loader = loader
-        self._kept = kept
-        self._clock = clock
+    _setup: Setup
+    _loader: VariantLoader
+    _kept: KeptReference
+    _clock: Callable[[], float] = time.perf_counter
+
+    def __post_init__(self) -> None:
         self._found: dict[str, Found] = {}
-        self._asks_more = any(limit.metric.name in OF_CHOICES for limit in setup.need.limits)
+        self._asks_more = any(limit.metric.name in OF_CHOICES for limit in self._setup.need.limits)
         self.is_whole: bool | None = None
         """Whether every variant is scored on all there is; None until the first sample's time is known."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import NotReached, first_line, named
@@ -40,21 +40,17 @@ def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> tuple[CorpusS
     return CorpusScore(finite, known_blocks, notes), f"not finite: {', '.join(lost)}" if lost else ""
 
 
+@dataclass(eq=False)
 class Scoring:
     """Scores the variants that are loaded, each once and the reference first, and tells the results."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        results: RunBuilder,
-        loader: VariantLoader,
-        score: Scorer,
-    ) -> None:
-        """score: gives the quality of a loaded model over a corpus, from as many sources as there are."""
-        self._setup = setup
-        self._results = results
-        self._loader = loader
-        self._score = score
+    _setup: Setup
+    _results: RunBuilder
+    _loader: VariantLoader
+    _score: Scorer
+    """Gives the quality of a loaded model over a corpus, from as many sources as there are."""
+
+    def __post_init__(self) -> None:
         self._scored: set[str] = set()
         self._errors: dict[str, Exception] = {}  # what scoring raised, by variant
         self.to_come: frozenset[str] = frozenset()

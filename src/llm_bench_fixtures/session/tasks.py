@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean, stdev
@@ -42,25 +42,20 @@ NOTES = (REFUSED, UNASKED, SAMPLE, "has values that are")
 TASKS_PART = 0.5  # share of the time left when the first variant is asked; the rest is for the cases to come
 
 
+@dataclass(eq=False)
 class TaskScores:
     """Asks variants the tasks, keeps the answers, and tells the results."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        loader: VariantLoader,
-        results: RunBuilder,
-        is_scored: Callable[[str], bool],
-        save: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """is_scored: tells whether a variant's quality is known, which comes first. save: keeps the results so far."""
-        self._setup = setup
-        self._loader = loader
-        self._results = results
-        self._is_scored = is_scored
-        self._save = save
-        self._clock = clock
+    _setup: Setup
+    _loader: VariantLoader
+    _results: RunBuilder
+    _is_scored: Callable[[str], bool]
+    """Tells whether a variant's quality is known, which comes first."""
+    _save: Callable[[], None] = lambda: None
+    """Keeps the results so far."""
+    _clock: Callable[[], float] = time.perf_counter
+
+    def __post_init__(self) -> None:
         self._share: float | None = None  # share of the items that is asked; None until the first are timed
         self._item_s: dict[str, float] = {}  # seconds per item that the last variant took, by task
         self._answers: dict[tuple[str, str], TaskAnswers] = {}  # by task and variant
