@@ -92,16 +92,13 @@ class FakeLoader:
 
     def __init__(self, *models: Fake) -> None:
         self.models = {model.id: model for model in models}
-        self.lineup = SimpleNamespace(groups=[tuple(self.models)])
+        self.lineup = SimpleNamespace(groups=[tuple(self.models)], place=lambda _: 0)
 
     def beside(self, variant: Variant) -> Fake | None:
         return self.models.get(variant.id)
 
     def reference(self) -> Fake | None:
         return self.models.get("fp32")
-
-    def place(self, variant: Variant) -> int:
-        return 0
 
     def keeps_all(self, largest: object) -> bool:
         return True
@@ -487,7 +484,7 @@ def test_where_variants_are_loaded_in_groups_no_further_rounds_follow() -> None:
     bench = make(Fake("fp32"), Fake("bf16"), **GIVEN)
     bench.side_by_side.go_by(lambda _: Stage.OTHER, [(CASE, "precision")])
     assert bench.side_by_side.first_rounds(CASE, ("fp32", "bf16")) == FEWEST_PAIRS
-    bench.loader.lineup = SimpleNamespace(groups=[("fp32",), ("fp32", "bf16")])
+    bench.loader.lineup = SimpleNamespace(groups=[("fp32",), ("fp32", "bf16")], place=lambda _: 0)
     assert bench.side_by_side.first_rounds(CASE, ("fp32", "bf16")) is None
     bench.ask("fp32", WORKLOAD, "bf16")
     bench.side_by_side.expect_further()

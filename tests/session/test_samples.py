@@ -59,7 +59,7 @@ class Case:
             need=need,
             deadline=deadline,
         )
-        self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
+        self.loader = SimpleNamespace(loaded=[], lineup=SimpleNamespace(is_apart=False))
         kept = KeptReference("fp32")
         self.samples = Samples(cast(Any, setup), cast(Any, self.loader), kept, lambda: self.now_s)
 
@@ -187,7 +187,7 @@ def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
 
 def test_a_reference_that_is_gone_bounds_the_others() -> None:
     case = Case()
-    case.loader.keeps_reference = False
+    case.loader.lineup.is_apart = True
     case.samples._setup.forecast.expect(WorkKind.QUALITY, "int8", 40.0, "3")
     case.score("fp32")  # 10 s, 20 s, and 40 s would be over FIXED_S
     case.loader.loaded.clear()

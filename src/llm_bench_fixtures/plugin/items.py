@@ -242,7 +242,7 @@ def plan_and_arrange(
             keep(session, [[variant.id for variant in group] for group in lineup.groups])
             left = {variant.id for item in session.items if (variant := variant_of(item)) and not is_kept(item)}
             if not (left or bench.due):
-                bench.loader.lineup = None
+                bench.loader.lineup = Lineup(())
                 return
             lineup = plan(left | bench.due)
     except LlmBenchError:

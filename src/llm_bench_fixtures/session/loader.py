@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, NotCausal, TimeUp, named
@@ -105,7 +106,8 @@ class VariantLoader:
         self._made_before_s = 0.0  # seconds that the loads before it made artifacts
         self.before_closing: Callable[[Collection[str]], None] = lambda _: None
         """Called with the ids of variants that leave for others."""
-        self.lineup: Lineup | None = None
+        self.lineup = Lineup(())
+        """Without groups until `plan`."""
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
@@ -150,7 +152,7 @@ class VariantLoader:
     def _parts(self, variant: Variant) -> Parts | None:
         """Bytes that the variant takes, by what they grow with, in a run that is planned; None where it takes nothing
         here."""
-        storage = self._storage(variant) if self.lineup is not None and variant.backend in BACKENDS else None
+        storage = self._storage(variant) if self.lineup.groups and variant.backend in BACKENDS else None
         if storage is None:
             return None
         seen, context = self._passes(variant, storage), context_of(self._setup.source.load_config().get_text_config())
@@ -289,7 +291,7 @@ class VariantLoader:
 
         def fits(names: Collection[str]) -> bool:
             more = sum({**self._rises, **rises}.values())
-            return self.lineup is None or not more or self.lineup.fits(names, more)
+            return not more or self.lineup.fits(names, more)
 
         def has_room(other: Variant) -> bool:
             if other not in self._group:
@@ -308,14 +310,14 @@ class VariantLoader:
             self._rises |= {name: rise for name, rise in rises.items() if name in self._loaded}
         group = {member.id for member in self._group} - self._failed.keys()
         risen = sorted((name for name, rise in self._rises.items() if rise), key=self._results.reference.__eq__)
-        while risen and self.lineup is not None and not self.lineup.holds(group, sum(self._rises.values())):
+        while risen and not self.lineup.holds(group, sum(self._rises.values())):
             self._close([risen.pop(0)])
 
     def keeps_all(self, largest: Mapping[Variant, RoundSize]) -> bool:
         """Whether all that are loaded have room when these variants run such rounds. If so, it is noted that their
         processes keep that memory."""
         rises = {**self._rises, **{one.id: self._kept_rise(one, round_) for one, round_ in largest.items()}}
-        if self.lineup is not None and not self.lineup.holds(self._loaded.keys(), sum(rises.values())):
+        if not self.lineup.holds(self._loaded.keys(), sum(rises.values())):
             return False
         self._rises = rises
         return True
@@ -342,19 +344,9 @@ class VariantLoader:
         return tuple(sorted(self._loaded.values(), key=place))
 
     @property
-    def keeps_reference(self) -> bool:
-        """Whether the reference is loaded next to the others."""
-        return self.lineup is not None and not self.lineup.is_apart
-
-    def place(self, variant: Variant) -> int:
-        """The first group of the plan that the variant is in; 0 without a plan."""
-        return self.lineup.place(variant) if self.lineup else 0
-
-    @property
     def known(self) -> tuple[Variant, ...]:
         """Variants of the plan, each once."""
-        groups = self.lineup.groups if self.lineup else ()
-        return tuple(dict.fromkeys(variant for group in groups for variant in group))
+        return tuple(dict.fromkeys(chain.from_iterable(self.lineup.groups)))
 
     def close(self) -> None:
         """Close all that are loaded."""
@@ -376,13 +368,12 @@ class VariantLoader:
         leaving = self._loaded.keys() - {member.id for member in self._group}
         if leaving:
             self._close(leaving)
-        for member in self.lineup.made_first(self._group) if self.lineup else ():
+        for member in self.lineup.made_first(self._group):
             with suppress(Exception):  # the test itself says it
                 self.load(member)
 
     def _group_of(self, variant: Variant) -> tuple[Variant, ...]:
-        groups = self.lineup.groups if self.lineup else ()
-        return next((group for group in groups if variant in group), (variant,))
+        return next((group for group in self.lineup.groups if variant in group), (variant,))
 
     def _close(self, names: Collection[str]) -> None:
         self.before_closing(names)
@@ -392,9 +383,7 @@ class VariantLoader:
 
     def _has_room(self, variant: Variant) -> bool:
         """Whether it is loaded, or the free memory holds it: those that are loaded may take more than was predicted."""
-        if variant.id in self._loaded or self.lineup is None:
-            return True
-        return self.lineup.need(variant).peak <= self._setup.device.free_bytes
+        return variant.id in self._loaded or self.lineup.need(variant).peak <= self._setup.device.free_bytes
 
     def _make_room(self, variant: Variant) -> None:
         """Close others of its group, the reference last, until the free memory holds the variant."""

@@ -107,8 +107,8 @@ class SideBySide:
         """Whether a case has further rounds where its variants take turns and are loaded together: with a large model,
         whose rounds are long and few, in what a given time leaves; else where it is known that the answer goes by it.
         """
-        settings, lineup = self._setup.settings, self._loader.lineup
-        has_turns = lineup is not None and len(lineup.groups) == 1 and len(lineup.groups[0]) > 1
+        settings, groups = self._setup.settings, self._loader.lineup.groups
+        has_turns = len(groups) == 1 and len(groups[0]) > 1
         if not has_turns or not settings.max_noise:
             return False
         if self._is_large:
@@ -179,7 +179,8 @@ class SideBySide:
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         foreseen = self._setup.forecast.doing(WorkKind.ROUNDS, *entries, name=case)
-        part = f"{case} of group {self._loader.place(asking)}"  # several times where large rounds have no room together
+        # Measured several times where large rounds have no room together.
+        part = f"{case} of group {self._loader.lineup.place(asking)}"
         for name, entry in entries.items():
             entry.expected_s = self._setup.forecast.least_rounds_s([name], case) / pace.rounds
         with progress.part(Milestone.CASE, part), foreseen, progress.stepped(Phase.GENERATING, text) as show:

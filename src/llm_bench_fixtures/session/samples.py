@@ -246,7 +246,7 @@ class Samples:
             error = metrics.get("ppl_ratio_error")
             is_sure = error is not None and error <= ENOUGH * metrics["ppl_ratio"]
             return is_sure or self._is_decided(variant, found)
-        if variant == self._kept.identifier and self._loader.keeps_reference:
+        if variant == self._kept.identifier and not self._loader.lineup.is_apart:
             return True  # the reference is scored on more when another needs that
         return found.spent_s * 2 > FIXED_S  # with the next sample
 
