@@ -13,6 +13,8 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import accumulate, repeat, takewhile
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import TokenIds
 
 SinceStart = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
+MOMENTS = "sent_s", "first_token_s", "last_token_s"  # times of a reply
 MOST_REQUESTS = 100_000  # requests in one load: each is held, with its prompt, until the last is answered
 
 
@@ -81,12 +84,8 @@ def poisson_times(rate_per_s: float, seconds: float, seed: int) -> tuple[float, 
             f"load are {MOST_REQUESTS:,}: take a lower rate of --llm-request-rates or a shorter --llm-load-time"
         )
     coin = random.Random(f"{seed} {rate_per_s}")  # noqa: S311  # no secret
-    times = []
-    now_s = coin.expovariate(rate_per_s)
-    while now_s < seconds:
-        times.append(now_s)
-        now_s += coin.expovariate(rate_per_s)
-    return tuple(times)
+    waits_s = (coin.expovariate(rate_per_s) for _ in repeat(None))
+    return tuple(takewhile(lambda at_s: at_s < seconds, accumulate(waits_s)))
 
 
 def run_open_loop(
@@ -102,10 +101,7 @@ def run_open_loop(
 
 
 async def _send_all(
-    send: Send,
-    planned_s: Sequence[float],
-    prompts: Sequence[TokenIds],
-    new_tokens: int,
+    send: Send, planned_s: Sequence[float], prompts: Sequence[TokenIds], new_tokens: int
 ) -> tuple[Request, ...]:
     started_s = time.perf_counter()
     tasks = []
@@ -122,17 +118,7 @@ async def _send_all(
 
 
 def _request(planned_s: float, reply: Reply, started_s: float) -> Request:
-    def since(moment_s: float | None) -> float | None:
-        return None if moment_s is None else moment_s - started_s
-
-    return Request(
-        planned_s,
-        reply.sent_s - started_s,
-        since(reply.first_token_s),
-        since(reply.last_token_s),
-        reply.tokens,
-        reply.prompt_tokens,
-        reply.cached_tokens,
-        reply.failure,
-        reply.is_clients,
-    )
+    """Request with the reply's facts, whose times are those since the start."""
+    facts = asdict(reply)
+    times_s = {name: facts[name] - started_s for name in MOMENTS if facts[name] is not None}
+    return Request(planned_s, **{**facts, **times_s})
