@@ -10,11 +10,11 @@ from typing import Protocol
 import pytest
 
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
+from llm_bench_fixtures.models.artifacts import Maker, Making
 from llm_bench_fixtures.session.forecast import (
     CaseSize,
     Forecast,
     MachineSpeed,
-    Made,
     Phases,
     Runner,
     WorkKind,
@@ -84,8 +84,8 @@ def test_a_load_copies_the_weights_and_generates_once() -> None:
     assert made.load_s(first) == (2 * 400 + 100) / 100 + (400 + 100) / 50 + 2.0
 
 
-def made(model: str, weights: int, seconds: float, is_current: bool = True) -> Made:
-    return Made("ort", model, weights, seconds, is_current)
+def made(model: str, weights: int, seconds: float, is_current: bool = True) -> Making:
+    return Making("", Maker("ort", model, weights), seconds, is_current)
 
 
 def test_what_is_there_is_not_made_again() -> None:

@@ -18,15 +18,9 @@ from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS, group_windows, most_tokens_of
 from llm_bench_fixtures.measure.turns import WARMING_TOKENS
-from llm_bench_fixtures.measure.windows import (
-    USUAL_WINDOW,
-    Window,
-    plan_windows,
-    samples_of,
-    strided_windows,
-)
+from llm_bench_fixtures.measure.windows import USUAL_WINDOW, Window, plan_windows, samples_of, strided_windows
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS
-from llm_bench_fixtures.models.artifacts import Making, makings_in
+from llm_bench_fixtures.models.artifacts import Maker, Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import DeviceKind
@@ -38,7 +32,6 @@ from llm_bench_fixtures.session.forecast import (
     FLOAT32_BYTES,
     CaseSize,
     MachineSpeed,
-    Made,
     Phases,
     Runner,
     WorkKind,
@@ -193,7 +186,7 @@ def made_before(setup: Setup, variants: Iterable[Variant]) -> frozenset[str]:
     return frozenset(one.id for one in variants if not _making_s(setup, one, made, unknown_s=1.0))
 
 
-def _making_s(setup: Setup, variant: Variant, made: Collection[Made], unknown_s: float) -> float:
+def _making_s(setup: Setup, variant: Variant, made: Collection[Making], unknown_s: float) -> float:
     name, source = variant.threads_of or variant.id, setup.source
     return making_s(name, source.identity, source.weights, made, unknown_s)
 
@@ -221,16 +214,17 @@ def _in_config(setup: Setup, *names: str) -> int:
     return next((one for one in found if isinstance(one, int) and one > 0), 0)
 
 
-def _made(setup: Setup) -> Iterator[Made]:
-    """Yield what was made for each variant and model: seconds of all kinds of artifacts together; an older one of a
-    kind counts no more."""
+def _made(setup: Setup) -> Iterator[Making]:
+    """Yield what was made for each variant and model: seconds of all kinds of artifacts together, which has no kind; an
+    older one of a kind counts no more."""
     found: dict[tuple[str, str], dict[str, Making]] = defaultdict(dict)
     for one in sorted(makings_in(setup.store.root), key=lambda one: one.is_current):
         found[one.maker.variant, one.maker.model][one.kind] = one
     for (variant, model), kinds in found.items():
         seconds = sum(one.seconds for one in kinds.values())
         is_current = all(one.is_current for one in kinds.values())
-        yield Made(variant, model, max(one.maker.weights for one in kinds.values()), seconds, is_current)
+        weights = max(one.maker.weights for one in kinds.values())
+        yield Making("", Maker(variant, model, weights), seconds, is_current)
 
 
 def _scored(setup: Setup) -> Iterator[Counter[int]]:

@@ -17,6 +17,7 @@ from llm_bench_fixtures.workloads import CacheKind, Workload
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
+    from llm_bench_fixtures.models.artifacts import Making
 
 FLOAT32_BYTES = 4
 CALLS_PER_LAYER = 140  # operations in a layer's pass: GPT-2's with a cache, as torch's profiler counts them
@@ -153,32 +154,21 @@ def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
     return Phases(median(prefill_s), median(decode_s))
 
 
-@dataclass(frozen=True)
-class Made:
-    """Record of what an engine has made of a model for a variant; at most one of a variant and a model is known."""
-
-    variant: str
-    """Id of the variant whose load made it."""
-    model: str
-    """Identity of the model."""
-    weights: int
-    seconds: float
-    is_current: bool
-    """Whether it is used again."""
-
-
-def making_s(variant: str, model: str, weights: int, made: Collection[Made], unknown_s: float) -> float:
+def making_s(variant: str, model: str, weights: int, made: Collection[Making], unknown_s: float) -> float:
     """Seconds that making the variant's form of the model takes: none where it is there, else as long as the last time,
-    or as of the model that is nearest in size, by the weights. unknown_s: where there is no such."""
-    own = [one for one in made if one.variant == variant]
-    same = [one for one in own if one.model == model]
+    or as of the model that is nearest in size, by the weights.
+
+    made: what engines have made, at most one of a variant and a model. unknown_s: where there is no such.
+    """
+    own = [one for one in made if one.maker.variant == variant]
+    same = [one for one in own if one.maker.model == model]
     if same:
         return 0.0 if same[0].is_current else same[0].seconds
-    sizes = [one for one in own if one.weights]
+    sizes = [(one.maker.weights, one.seconds) for one in own if one.maker.weights]
     if not sizes:
         return unknown_s
-    nearest = min(sizes, key=lambda one: max(one.weights / weights, weights / one.weights))
-    return nearest.seconds * weights / nearest.weights
+    nearest, seconds = min(sizes, key=lambda size: max(size[0] / weights, weights / size[0]))
+    return seconds * weights / nearest
 
 
 @dataclass(frozen=True)
