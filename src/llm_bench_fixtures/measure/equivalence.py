@@ -259,10 +259,8 @@ def logit_scale(logits: torch.Tensor) -> torch.Tensor:
     Rounding is in proportion to what is rounded, so a model with logits around -100 has larger ties than one with
     logits around 1. The median, because a model may put tokens that it never uses at minus infinity.
     """
-    import torch
-
     top = logits.max()
-    return torch.maximum(top.abs(), top - logits.median())
+    return top.abs().maximum(top - logits.median())
 
 
 def first_divergence(a: Sequence[object], b: Sequence[object]) -> int:

@@ -74,10 +74,6 @@ class Score:
         """Nats per token."""
         return float(self.nll.mean(dtype="float64"))
 
-    @property
-    def perplexity(self) -> float:
-        return exp_or_inf(self.loss)
-
 
 @dataclass(frozen=True)
 class CorpusScore:
@@ -198,8 +194,9 @@ def loss_blocks(nll: NDArray[np.float32]) -> tuple[float, ...]:
 
 def text_metrics(score: Score, cut: CutCorpus) -> dict[str, float]:
     """Loss and what follows from it; values per byte and per word only if the tokenizer tells bytes and words."""
-    metrics: dict[str, float] = {"loss": score.loss, "perplexity": score.perplexity, "scored_tokens": score.tokens}
-    nats = score.loss * score.tokens
+    loss = score.loss
+    metrics: dict[str, float] = {"loss": loss, "perplexity": exp_or_inf(loss), "scored_tokens": score.tokens}
+    nats = loss * score.tokens
     if cut.scored_bytes:
         metrics["bits_per_byte"] = nats / cut.scored_bytes / math.log(2)
         metrics["byte_perplexity"] = exp_or_inf(nats / cut.scored_bytes)

@@ -154,7 +154,7 @@ def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk:
     """
     import torch
 
-    found = cross_entropy(probabilities, chunk, torch.empty_like(probabilities)) - entropy
+    found = cross_entropy(probabilities, chunk) - entropy
     near = (found < NEAR_NATS).nonzero().squeeze(-1)
     for rows in torch.split(near, max(NEAR_ELEMENTS // probabilities.shape[-1], 1)):
         found[rows] = _near_divergence(probabilities[rows], chunk, rows).to(found.dtype)
@@ -164,14 +164,12 @@ def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk:
 def _near_divergence(p: torch.Tensor, chunk: Chunk, rows: torch.Tensor) -> torch.Tensor:
     """Divergence of the given rows of the chunk, (n,) nats; p: (n, V). Exactly 0 where the distributions are the
     same."""
-    import torch
-
     q = (chunk.weights[rows] / chunk.norm[rows]).to(_fine(p))  # as the reference's were computed
     log_q = q.log()
     vanished = q == 0  # in float32; its logarithm is known all the same
     log_q[vanished] = (chunk.shifted[rows] - chunk.norm[rows].log()).to(q.dtype)[vanished]
     p = p.to(q.dtype)
-    return torch.where(p > 0, p * _excess(p.log() - log_q), q).sum(-1)
+    return (p * _excess(p.log() - log_q)).where(p > 0, q).sum(-1)
 
 
 def _excess(gap: torch.Tensor) -> torch.Tensor:

@@ -152,37 +152,28 @@ class ReferenceWriter:
         self._files = files
 
     def take(self, first: int, chunk: Chunk) -> None:
-        self._put(first, nll=chunk.nll, argmax=_argmax(chunk.shifted))
+        values = {"nll": chunk.nll, "argmax": _argmax(chunk.shifted)}
         if self._layout.is_exact:
-            self._put_all(first, chunk)
+            probabilities = chunk.weights.div_(chunk.norm)
+            values |= {"probabilities": probabilities, "entropy": cross_entropy(probabilities, chunk)}
         else:
-            self._put_top_and_samples(first, chunk)
-
-    def _put(self, first: int, **values: torch.Tensor) -> None:
+            values |= self._top_and_samples(first, chunk)
         for name, value in values.items():
             self._files[name].put(first, value)
 
-    def _put_all(self, first: int, chunk: Chunk) -> None:
-        import torch
-
-        probabilities = chunk.weights.div_(chunk.norm)
-        entropy = cross_entropy(probabilities, chunk, torch.empty_like(probabilities))
-        self._put(first, probabilities=probabilities, entropy=entropy)
-
-    def _put_top_and_samples(self, first: int, chunk: Chunk) -> None:
+    def _top_and_samples(self, first: int, chunk: Chunk) -> dict[str, torch.Tensor]:
         log_norm = chunk.norm.log()
         top = chunk.shifted.topk(self._layout.top)
         tail = chunk.weights.scatter_(-1, top.indices, 0.0)
         below = tail.cumsum(-1)
         drawn = _draw(below, self._layout.samples, first)
-        self._put(
-            first,
-            top_ids=top.indices,
-            top_log_probs=top.values - log_norm,
-            tail_ids=drawn,
-            tail_log_probs=chunk.shifted.gather(-1, drawn) - log_norm,
-            tail_mass=(below[:, -1:] / chunk.norm).squeeze(-1),
-        )
+        return {
+            "top_ids": top.indices,
+            "top_log_probs": top.values - log_norm,
+            "tail_ids": drawn,
+            "tail_log_probs": chunk.shifted.gather(-1, drawn) - log_norm,
+            "tail_mass": (below[:, -1:] / chunk.norm).squeeze(-1),
+        }
 
 
 def is_kept(folder: Path) -> bool:
@@ -216,14 +207,13 @@ def _argmax(values: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(values.numpy().argmax(-1)) if values.device.type == "cpu" else values.argmax(-1)
 
 
-def cross_entropy(probabilities: torch.Tensor, chunk: Chunk, products: torch.Tensor) -> torch.Tensor:
-    """-sum p log q in nats, q being the chunk's distributions: (n, V) -> (n,). products: (n, V) to work in.
+def cross_entropy(probabilities: torch.Tensor, chunk: Chunk) -> torch.Tensor:
+    """-sum p log q in nats, q being the chunk's distributions: (n, V) -> (n,).
 
     The reference's own entropy is computed by the very same operations, so that equal models differ by exactly 0.
     """
-    import torch
-
-    sums = torch.mul(probabilities, chunk.shifted, out=products).sum(-1)
+    products = probabilities * chunk.shifted
+    sums = products.sum(-1)
     if not sums.isfinite().all():  # a token of probability 0 whose logit is -inf adds nothing
         sums = products.masked_fill(probabilities == 0, 0.0).sum(-1)
     return chunk.norm.log().squeeze(-1) - sums
