@@ -83,9 +83,9 @@ def test_what_is_known_of_a_task(local: LocalModel, tmp_path: Path) -> None:
         ("brier_score", False, False),
     ]
     assert (facts.shots, facts.version, facts.digest) == (0, "2.0", task.digest)
-    assert (task.items, task.size.new_tokens) == (40, 0.0)
+    assert (task.items, task.new_tokens) == (40, 0.0)
     assert ask(load(ending(tmp_path)), local).facts.shots == SOLVED
-    assert load(writing(tmp_path)).size.new_tokens == 24
+    assert load(writing(tmp_path)).new_tokens == 24
 
 
 def test_chosen_items_are_asked_alone_and_give_the_same_answers(local: LocalModel, tmp_path: Path) -> None:

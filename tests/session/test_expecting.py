@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
+from llm_bench_fixtures.measure.harness import HarnessTask
 from llm_bench_fixtures.measure.limits import MachineLimits
 from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
@@ -228,7 +228,7 @@ def test_tasks_take_what_reading_and_generating_their_items_takes(
     """Ten items of 204.8 tokens, of two characters each, are a batch of 2048. Ten of three new tokens are 30 steps."""
     monkeypatch.setattr(expecting, "_tokens_per_character", lambda _: 0.5)
     reads, writes = (
-        HarnessTask(name, {}, {}, TaskSize(characters, new_tokens), "", {name: 10})
+        HarnessTask(name, {}, {}, characters, new_tokens, "", {name: 10})
         for name, characters, new_tokens in (("reads", 409.6, 0), ("writes", 0, 3))
     )
     found = expected(monkeypatch, tmp_path, (FP32,), tasks=(reads, writes))

@@ -14,7 +14,7 @@ from run_factory import make_provenance, make_variant
 
 from llm_bench_fixtures.errors import WorkerDied, WorkloadUnsupported
 from llm_bench_fixtures.measure import harness
-from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers, TaskSize
+from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -122,7 +122,7 @@ class Case:
         self.asked: list[tuple[str, int]] = []
         self.fails: dict[str, Exception] = {}
         monkeypatch.setattr(harness, "ask", self.ask)
-        self.task = HarnessTask("quiz", {}, {}, TaskSize(1, 0), "digest", {"quiz": 1000})
+        self.task = HarnessTask("quiz", {}, {}, 1, 0, "digest", {"quiz": 1000})
         self.forecast = Forecast(lambda: self.now_s)
         settings = SimpleNamespace(tasks=("quiz",))
         setup: Any = SimpleNamespace(settings=settings, tasks=(self.task,), progress=Progress(), forecast=self.forecast)
@@ -380,13 +380,13 @@ def test_other_threads_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_sample_takes_the_same_part_of_each_task() -> None:
-    task = HarnessTask("quiz", {}, {}, TaskSize(1, 0), "", {"one": 100, "other": 50})
+    task = HarnessTask("quiz", {}, {}, 1, 0, "", {"one": 100, "other": 50})
     assert [len(chosen) for chosen in task.some(15).values()] == [10, 5]
     assert [len(chosen) for chosen in task.some(1).values()] == [1, 1]
 
 
 def test_a_larger_sample_holds_the_smaller_one() -> None:
-    task = HarnessTask("quiz", {}, {}, TaskSize(1, 0), "", {"one": 100, "other": 3})
+    task = HarnessTask("quiz", {}, {}, 1, 0, "", {"one": 100, "other": 3})
     few, more = task.some(11), task.some(21)
     assert [len(few[name]) for name in ("one", "other")] == [10, 1]
     assert set(few["one"]) < set(more["one"])

@@ -46,16 +46,6 @@ OF_GREEDY = frozenset({"until", "do_sample", "temperature", "top_k", "top_p", *N
 NEEDS_LIKELIEST = {"loglikelihood": "acc", "multiple_choice": "exact_match"}  # metrics by a task's kind of output
 
 
-@dataclass(frozen=True)
-class TaskSize:
-    """Work that a task asks of a model, an item on average."""
-
-    characters: float
-    """Characters of all its requests together."""
-    new_tokens: float
-    """Largest number of new tokens."""
-
-
 @dataclass(frozen=True, eq=False)
 class HarnessTask:
     """A task, or a group of tasks that has metrics of its own."""
@@ -64,7 +54,10 @@ class HarnessTask:
     tasks: Mapping[str, Any]
     """The harness's own objects, by name; of a group, its members."""
     groups: Mapping[str, Any]
-    size: TaskSize
+    characters: float
+    """Characters of all the requests of an item together, on average."""
+    new_tokens: float
+    """Largest number of new tokens of an item, on average."""
     digest: str
     """Digest of the first items of each of its tasks, as they are asked."""
     counts: Mapping[str, int]
@@ -193,9 +186,9 @@ def _prepared(name: str, tasks: Mapping[str, Any], groups: Mapping[str, Any]) ->
     seen = sum(len({sample["doc_id"] for sample in samples}) for samples in found["samples"].values())
     characters = sum(len(part) for args in asked for part in args if isinstance(part, str))
     new_tokens = sum(_most(args[1]) for args in asked if isinstance(args[-1], dict))
-    size = TaskSize(characters / seen, new_tokens / seen)
     counts = {one: len(task.eval_docs) for one, task in tasks.items()}
-    return HarnessTask(name, tasks, groups, size, short_digest(list(map(repr, asked))), counts)
+    digest = short_digest(list(map(repr, asked)))
+    return HarnessTask(name, tasks, groups, characters / seen, new_tokens / seen, digest, counts)
 
 
 def _trying(asked: list[tuple[Any, ...]]) -> Any:

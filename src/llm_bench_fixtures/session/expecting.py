@@ -45,7 +45,7 @@ from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
-    from llm_bench_fixtures.measure.harness import TaskSize
+    from llm_bench_fixtures.measure.harness import HarnessTask
     from llm_bench_fixtures.models.lineup import Lineup
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
@@ -111,15 +111,14 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         return 4 * PROBED_POSITIONS * matrix.numel() / best_s(lambda: linear(silu(linear(text, matrix)), matrix.T))
 
     if on_cpu:
-        rates = weights_bytes_per_s(1), computed_flops_per_s(), weights_bytes_per_s(PROBED_ROWS)
+        read, flops, rows = weights_bytes_per_s(1), computed_flops_per_s(), weights_bytes_per_s(PROBED_ROWS)
     else:
         limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
-        rates = limits.read_bytes_per_s, limits.matmul_flops_per_s[Precision.FLOAT32], 0.0
-    read_bytes_per_s, flops_per_s, rows_bytes_per_s = rates
+        read, flops, rows = limits.read_bytes_per_s, limits.matmul_flops_per_s[Precision.FLOAT32], 0.0
     return MachineSpeed(
-        read_bytes_per_s=read_bytes_per_s,
-        rows_bytes_per_s=rows_bytes_per_s,
-        flops_per_s=flops_per_s,
+        read_bytes_per_s=read,
+        rows_bytes_per_s=rows,
+        flops_per_s=flops,
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
         call_s=best_s(partial(torch.mm, few, few), PROBED_CALLS) / PROBED_CALLS,
@@ -166,7 +165,7 @@ def expect_run(
         for task in setup.tasks:
             if has_quality or is_asked(task.name, variant.id):
                 continue
-            asked = task.items * _item_of(runner, task.size, per_character)
+            asked = task.items * _item_of(runner, task, per_character)
             setup.forecast.expect_passes(WorkKind.TASKS, variant.id, asked, task.name)
         for case in cases:
             if variant.id in case.variants:
@@ -272,10 +271,10 @@ def _blank(tokens: float) -> TokenIds:
     return cast("TokenIds", range(max(round(tokens), 2)))
 
 
-def _item_of(runner: Runner, size: TaskSize, per_character: float) -> Phases:
+def _item_of(runner: Runner, task: HarnessTask, per_character: float) -> Phases:
     """Ask an item of a task: read its texts, and generate as many tokens as it allows. per_character: tokens."""
-    batches = size.characters * per_character / BATCH_TOKENS
-    return Phases(batches * runner.pass_s(BATCH_TOKENS), size.new_tokens * runner.pass_s(1))
+    batches = task.characters * per_character / BATCH_TOKENS
+    return Phases(batches * runner.pass_s(BATCH_TOKENS), task.new_tokens * runner.pass_s(1))
 
 
 def _tokens_per_character(setup: Setup) -> float:
