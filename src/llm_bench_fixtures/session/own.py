@@ -105,10 +105,9 @@ class OwnWork:
     @property
     def shape(self) -> CaseSize:
         """Size of the work on average, for the forecast."""
-        new_tokens = self.new_tokens
-        return CaseSize.of(
-            Workload(self.prompts, max(new_tokens), self.batch_size, cache=self.cache, lengths=new_tokens)
-        )
+        lengths = self.new_tokens
+        work = Workload(self.prompts, max(lengths), self.batch_size, cache=self.cache, lengths=lengths)
+        return CaseSize.of(work)
 
     @property
     def round(self) -> RoundSize:
@@ -132,10 +131,10 @@ class OwnRun:
     """The prompts, or shapes, of one run. What is asked of them raises InvalidSetting where the prompts are chats that
     the model has no template for."""
 
-    def __init__(self, given: OwnPrompts | None, setup: Setup, need: Need = DEFAULT_NEED) -> None:
+    def __init__(self, given: OwnPrompts | None, setup: Setup) -> None:
         """given: None where the settings have shapes."""
         self._given = given
-        self._cases = own_cases(setup.settings, need)
+        self._cases = own_cases(setup.settings, setup.need)
         self._setup = setup
         self._settings = setup.settings
         self._left_out: dict[str, list[str]] = defaultdict(list)  # which prompts, by the reason
@@ -285,17 +284,13 @@ class OwnRun:
 
     def _of_shapes(self, size: int, prompts: Prompts) -> Iterator[OwnRow]:
         """A batch of each shape that fits."""
-        for shape in self._shapes:
-            starts = (APART * number for number in range(size))
-            yield from (OwnRow(prompts.exact(shape.prompt, start), shape.new) for start in starts)
-
-    @cached_property
-    def _shapes(self) -> list[TokenShape]:
-        """Shapes that fit."""
         shapes = self._settings.shape
-        if too_long := [str(shape) for shape in shapes if shape.prompt + shape.new > self._context]:
-            self._left_out[self._too_long] = too_long
-        return [shape for shape in shapes if str(shape) not in too_long]
+        if too_long := [shape for shape in shapes if shape.prompt + shape.new > self._context]:
+            self._left_out[self._too_long] = list(map(str, too_long))
+        for shape in shapes:
+            if shape not in too_long:
+                starts = (APART * number for number in range(size))
+                yield from (OwnRow(prompts.exact(shape.prompt, start), shape.new) for start in starts)
 
 
 def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> list[int]:

@@ -17,7 +17,6 @@ from llm_bench_fixtures.results.provenance import Commit, Provenance
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import Corpus
@@ -27,7 +26,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
     """windows: those that the corpus was scored in, if it was."""
     limits = setup.known_limits
     rates = {dtype.value: rate for dtype, rate in limits.matmul_flops_per_s.items()} if limits else {}
-    source, device = setup.source, setup.device
+    source, device, meter = setup.source, setup.device, energy_meter(setup.device)
     spreading = () if setup.settings.device_map is None else ("accelerate",)
     return Provenance(
         started=started.isoformat(timespec="seconds"),
@@ -51,7 +50,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         chat=setup.settings.chat,
         need=setup.settings.given.get("need", ""),
         want=setup.settings.given.get("want", ""),
-        energy=_energy(device),
+        energy=meter.source or f"not measured: {meter.reason}",
         passed_over=tuple(f"{name}: {reason}" for name, reason in source.passed_over),
         memory_bytes=setup.known_free_bytes,
         fit_bytes=setup.settings.fit,
@@ -88,9 +87,3 @@ def completed_by(provenance: Provenance, before: Provenance) -> Provenance:
         corpus=before.corpus if has_corpus else provenance.corpus,
         prompts=before.prompts if has_prompts else provenance.prompts,
     )
-
-
-def _energy(device: Device) -> str:
-    """Where joules are read, or why they aren't."""
-    meter = energy_meter(device)
-    return meter.source or f"not measured: {meter.reason}"

@@ -129,17 +129,13 @@ class BenchSession:
         self.scoring.score_the_rest()
         self._grow(self.samples.ask_more)
         if after_rounds is not None:
-            self._run_further(after_rounds)
+            self.measuring.further.run(after_rounds)
+            for name, error in self.measuring.further.failures.items():
+                known, note = self.results.variant(name), f"no further rounds: {first_line(named(error))}"
+                self.results.add_variant(replace(known, notes=(*known.notes, note)))
         self.measuring.further.forget()
         self._grow(self.samples.go_on)
         self.tasks.ask_the_rest()
-
-    def _run_further(self, after_each: Callable[[], object]) -> None:
-        further = self.measuring.further
-        further.run(after_each)
-        for name, error in further.failures.items():
-            known, note = self.results.variant(name), f"no further rounds: {first_line(named(error))}"
-            self.results.add_variant(replace(known, notes=(*known.notes, note)))
 
     def _score_leaving(self, variants: Collection[str]) -> None:
         self.scoring.score_leaving(variants)

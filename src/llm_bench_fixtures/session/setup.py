@@ -57,7 +57,7 @@ class Setup:
         self.deadline = deadline
         self.forecast = Forecast()
         self._no_tasks: LlmBenchError | None = None
-        self.own = OwnRun(prompts, self, need) if prompts or settings.shape else None
+        self.own = OwnRun(prompts, self) if prompts or settings.shape else None
         """The user's own prompts, or shapes; None where there are none."""
         self._chats: dict[str, Prompts] = {}  # prompts of models with a tokenizer of their own, by variant
 
