@@ -36,7 +36,7 @@ from llm_bench_fixtures.errors import (
     first_line,
 )
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, check_equivalence
-from llm_bench_fixtures.measure.work import Passes, observe
+from llm_bench_fixtures.measure.work import Observed, observe
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backend import first_missing, installed_versions
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE, LIBRARIES
@@ -147,7 +147,7 @@ class Table:
         except WorkloadUnsupported as error:
             return f"{_share(model)}, one by one {self.reasons.mark(str(error), source)}"
         if variant.id == REFERENCE:
-            row.kept = _kept(padded.passes)
+            row.kept = _kept(padded)
             row.modes = self._modes(loaded) if self._shows_reference else ""
             row.alone, row.padded = alone, padded.output_digest
         elif variant.quantization is None and variant.precision is Precision.FLOAT32:
@@ -179,11 +179,11 @@ def _share(model: Model) -> str:
     return "yes" if share is None else f"{share:.0%}"
 
 
-def _kept(passes: Passes) -> str:
-    if passes.count is None:
+def _kept(observed: Observed) -> str:
+    if observed.forward_passes is None:
         return ""
     kinds = {"keys and values": "cache_bytes", "states": "state_bytes"}
-    return ", ".join(kind for kind, name in kinds.items() if getattr(passes, name)) or "not seen"
+    return ", ".join(kind for kind, name in kinds.items() if getattr(observed, name)) or "not seen"
 
 
 def lines(families: Sequence[Family], names: str) -> Iterator[str]:

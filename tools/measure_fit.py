@@ -102,7 +102,7 @@ def _of_variant(
         yield f"{name} weights", known.weights, loaded.facts.weight_bytes
         for cache in sorted(loaded.facts.cache_kinds):
             one = RoundSize(len(PROMPTS), len(PROMPTS[0]), NEW_TOKENS, cache)
-            passes = observe(loaded.model, Workload(PROMPTS, NEW_TOKENS, batch_size=2, cache=cache)).observed.passes
+            passes = observe(loaded.model, Workload(PROMPTS, NEW_TOKENS, batch_size=2, cache=cache)).observed
             kept = [size for size in (passes.cache_bytes, passes.state_bytes) if size is not None]
             yield f"{name} cache {cache}", known.cache(one) if known.is_known else None, sum(kept) if kept else None
 

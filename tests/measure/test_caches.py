@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, MistralConfig, StaticCache
 
 from llm_bench_fixtures.measure.passes import CacheBytes, bytes_after
-from llm_bench_fixtures.measure.work import Passes, passes_of
+from llm_bench_fixtures.measure.work import Observed, passes_of
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Prompts, Side, pad_batch
 
@@ -76,8 +76,8 @@ class Sulking:
 def test_a_cache_that_can_not_be_counted_is_a_reason_and_no_error() -> None:
     found = bytes_after(SimpleNamespace(past_key_values=Sulking()))
     assert found.reason == "its cache can't be counted: RuntimeError: leave me alone"
-    passes = passes_of([[CacheBytes(8), found]], keeps_cache=True)
-    assert passes == Passes(2, None, None, None, found.reason)
+    observed = passes_of("digest", [[CacheBytes(8), found]], keeps_cache=True)
+    assert observed == Observed("digest", 2, cache_reason=found.reason)
 
 
 def test_a_sliding_window_counts_what_it_keeps_of_a_longer_tensor() -> None:
@@ -118,18 +118,18 @@ KEYS, STATES, NOTHING = CacheBytes(8, 0), CacheBytes(0, 8), CacheBytes(0, 0)
 @pytest.mark.parametrize(
     ("held", "keeps_cache", "expected"),
     [
-        ([KEYS, CacheBytes(12, 0)], True, Passes(2, 12, 12, 0)),
-        ([CacheBytes(8, 4), CacheBytes(9, 4)], True, Passes(2, 9, 9, 4)),
+        ([KEYS, CacheBytes(12, 0)], True, Observed("", 2, 12, 12, 0)),
+        ([CacheBytes(8, 4), CacheBytes(9, 4)], True, Observed("", 2, 9, 9, 4)),
         (
             [STATES, STATES],
             True,
-            Passes(2, None, None, 8, "the model keeps states of recurrent layers, and no keys and values"),
+            Observed("", 2, None, None, 8, "", "the model keeps states of recurrent layers, and no keys and values"),
         ),
-        ([NOTHING, NOTHING], True, Passes(2, None, None, None, "the model keeps its cache where it can't be seen")),
-        ([NOTHING, NOTHING], False, Passes(2, 0, 0, 0)),
+        ([NOTHING, NOTHING], True, Observed("", 2, cache_reason="the model keeps its cache where it can't be seen")),
+        ([NOTHING, NOTHING], False, Observed("", 2, 0, 0, 0)),
     ],
     ids=["keys", "both", "states", "unseen", "told to keep nothing"],
 )
-def test_what_passes_keep(held: list[CacheBytes], keeps_cache: bool, expected: Passes) -> None:
+def test_what_passes_keep(held: list[CacheBytes], keeps_cache: bool, expected: Observed) -> None:
     """Of what is kept for the next step, the most; and what all steps after the first read."""
-    assert passes_of([held], keeps_cache=keeps_cache) == expected
+    assert passes_of("", [held], keeps_cache=keeps_cache) == expected

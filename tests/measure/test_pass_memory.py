@@ -151,7 +151,7 @@ def test_a_family_keeps_what_was_foreseen(
             assert parts.weights == pytest.approx(model.facts.weight_bytes, rel=0.01), variant
             for cache in sorted(model.facts.cache_kinds):
                 workload = Workload(PROMPTS, NEW_TOKENS, batch_size=2, cache=CacheKind(cache))
-                passes = observe(model, workload).observed.passes
+                passes = observe(model, workload).observed
                 if parts.is_known and (passes.cache_bytes or passes.state_bytes):
                     kept = (passes.cache_bytes or 0) + (passes.state_bytes or 0)
                     assert parts.cache(RoundSize(2, 7, NEW_TOKENS, cache)) == kept, (variant, cache)

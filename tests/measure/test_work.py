@@ -32,7 +32,6 @@ from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import Window
 from llm_bench_fixtures.measure.work import (
     Observed,
-    Passes,
     Work,
     begin_observing,
     count_work,
@@ -330,7 +329,7 @@ def test_a_model_that_keeps_its_cache_elsewhere_has_no_flops_and_a_reason() -> N
 
 def test_work_without_flops_has_the_reason(tiny_fp32: TransformersModel) -> None:
     flops = FlopCounter(T5Config())
-    work = count_work(PAIR, Observed("", Passes(5, 0, 0)), flops, tiny_fp32.facts)
+    work = count_work(PAIR, Observed("", 5, 0, 0), flops, tiny_fp32.facts)
     assert (work.prefill_flops, work.decode_flops) == (None, None)
     assert work.flops_reason == flops.reason != ""
 
@@ -381,8 +380,8 @@ def test_a_model_that_can_not_be_watched_has_a_reason_and_its_digest(
     """What is observed must not cost the round that is measured."""
     monkeypatch.setattr(TransformersModel, "forget_caches", lambda _: None)
     observed = observe_round(replace(tiny_fp32, module=Unwatchable(tiny_fp32.module)), PAIR)
-    assert observed.passes.count is None
-    assert observed.passes.reason.startswith("float32 can't be watched: ")
+    assert observed.forward_passes is None
+    assert observed.passes_reason.startswith("float32 can't be watched: ")
     assert observed.output_digest == observe_round(tiny_fp32, PAIR).output_digest
 
 
@@ -474,7 +473,7 @@ def test_a_watch_that_a_failure_left_ends_with_the_next(tiny_fp32: TransformersM
         pytest.skip("this kernel has no high-water mark")
     assert len(tiny_fp32.module._forward_hooks) == 1
     seen = end_observing(tiny_fp32, workload, run_round(tiny_fp32, workload).continuations)
-    assert seen.observed.passes.count == 5
+    assert seen.observed.forward_passes == 5
 
 
 def test_where_memory_is_sampled_no_timed_round_is_watched(

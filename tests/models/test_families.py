@@ -82,16 +82,16 @@ def check_weights(model: TransformersModel, weights: int) -> None:
 
 
 def check_what_is_kept(model: TransformersModel, keeps: Keeps) -> None:
-    passes = observe(model, Workload(PROMPTS, NEW_TOKENS, batch_size=2)).observed.passes
-    assert passes.count == NEW_TOKENS, passes.reason
+    passes = observe(model, Workload(PROMPTS, NEW_TOKENS, batch_size=2)).observed
+    assert passes.forward_passes == NEW_TOKENS, passes.passes_reason
     if keeps is Keeps.UNSEEN:
         assert (passes.cache_bytes, passes.state_bytes) == (None, None)
-        assert passes.reason == "the model keeps its cache where it can't be seen"
+        assert passes.cache_reason == "the model keeps its cache where it can't be seen"
         return
     has_keys, has_states = keeps in (Keeps.KEYS, Keeps.BOTH), keeps in (Keeps.STATES, Keeps.BOTH)
     assert bool(passes.cache_bytes) == has_keys
     assert bool(passes.state_bytes) == has_states
-    assert bool(passes.reason) == (not has_keys)
+    assert bool(passes.cache_reason) == (not has_keys)
 
 
 def change_by_padding(module: Any) -> float:

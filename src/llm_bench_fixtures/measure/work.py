@@ -8,7 +8,7 @@ architectures", 2009, for the least time.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -35,15 +35,18 @@ BRIEF_TOKENS = 3  # tokens that warm up where a round takes seconds
 
 
 @dataclass(frozen=True)
-class Passes:
-    """The forward passes of one round."""
+class Observed:
+    """Observations of one round, by their names in `Work`."""
 
-    count: int | None
-    """None where they can't be seen."""
+    output_digest: str
+    """Digest of the new tokens of each prompt in order; independent of batching and padding."""
+
+    forward_passes: int | None
+    """None where they can't be seen: passes_reason says why."""
 
     cache_bytes: int | None = None
     """Bytes of keys and values, the most that one batch held. None where they can't be counted, and where the model
-    keeps none: `reason` says which."""
+    keeps none: cache_reason says which."""
 
     cache_bytes_read: int | None = None
     """Bytes of keys and values read, summed over the decode steps. None where cache_bytes is."""
@@ -51,18 +54,8 @@ class Passes:
     state_bytes: int | None = None
     """Bytes of recurrent layers' states, the most that one batch held. None where they can't be counted."""
 
-    reason: str = ""
-    """Why one of these is None."""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """Observations of one round."""
-
-    output_digest: str
-    """Digest of the new tokens of each prompt in order; independent of batching and padding."""
-
-    passes: Passes
+    passes_reason: str = ""
+    cache_reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,23 +117,16 @@ def count_work(workload: Workload, observed: Observed, flops: FlopCounter, facts
     """The counts of a round. flops: of the architecture of --llm-model."""
     counts = flops.round(workload) if facts.runs_source else None
     other = f"{facts.label} is not the model of --llm-model, whose config they are counted from"
-    passes = observed.passes
     return Work(
-        workload.prompt_tokens,
-        workload.all_new_tokens,
-        len(workload.groups),
-        passes.count,
-        counts.prefill if counts else None,
-        counts.decode if counts else None,
-        flops.reason if facts.runs_source else other,
-        facts.weight_bytes_read,
-        passes.cache_bytes,
-        passes.cache_bytes_read,
-        observed.output_digest,
-        passes.reason if passes.count is None else "",
-        passes.state_bytes,
-        passes.reason if passes.count is not None else "",
-        facts.weight_bytes_most,
+        prompt_tokens=workload.prompt_tokens,
+        new_tokens=workload.all_new_tokens,
+        batches=len(workload.groups),
+        prefill_flops=counts.prefill if counts else None,
+        decode_flops=counts.decode if counts else None,
+        flops_reason=flops.reason if facts.runs_source else other,
+        weight_bytes_read=facts.weight_bytes_read,
+        weight_bytes_most=facts.weight_bytes_most,
+        **asdict(observed),
     )
 
 
@@ -169,8 +155,8 @@ def _observed(
     digest = short_digest(rows)
     if not all(batches):
         reason = reason or f"{model.facts.label} doesn't run through transformers"
-        return Observed(digest, Passes(None, reason=reason))
-    return Observed(digest, passes_of(batches, keeps_cache=workload.cache is not CacheKind.OFF))
+        return Observed(digest, None, passes_reason=reason)
+    return passes_of(digest, batches, keeps_cache=workload.cache is not CacheKind.OFF)
 
 
 def _watch(model: Model, watching: ExitStack) -> tuple[Sequence[CacheBytes], str]:
@@ -183,8 +169,9 @@ def _watch(model: Model, watching: ExitStack) -> tuple[Sequence[CacheBytes], str
         return (), f"{model.facts.label} can't be watched: {reason_of(error)}"
 
 
-def passes_of(batches: Sequence[Sequence[CacheBytes]], *, keeps_cache: bool) -> Passes:
-    """batches: of each, what was kept after each of its passes. keeps_cache: whether it was told to keep something."""
+def passes_of(digest: str, batches: Sequence[Sequence[CacheBytes]], *, keeps_cache: bool) -> Observed:
+    """digest: of the output. batches: of each, what was kept after each of its passes. keeps_cache: whether it was told
+    to keep something."""
     count = sum(map(len, batches))
     held = [kept for batch in batches for kept in batch]
     keys, states = max(kept.keys_and_values for kept in held), max(kept.states for kept in held)
@@ -192,12 +179,12 @@ def passes_of(batches: Sequence[Sequence[CacheBytes]], *, keeps_cache: bool) -> 
     if keeps_cache and not reason and not keys and not states:
         reason = "the model keeps its cache where it can't be seen"
     if reason:
-        return Passes(count, reason=reason)
+        return Observed(digest, count, cache_reason=reason)
     if keeps_cache and not keys:
         reason = "the model keeps states of recurrent layers, and no keys and values"
-        return Passes(count, state_bytes=states, reason=reason)
+        return Observed(digest, count, state_bytes=states, cache_reason=reason)
     read = sum(kept.keys_and_values for batch in batches for kept in batch[1:])
-    return Passes(count, keys, read, states)
+    return Observed(digest, count, keys, read, states)
 
 
 def roofline_s(flops: float, moved_bytes: float, flops_per_s: float, bytes_per_s: float) -> float:
