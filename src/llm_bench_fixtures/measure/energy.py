@@ -42,10 +42,8 @@ class EnergyMeter:
             return math.nan
 
 
-@functools.cache
-def energy_meter(device: Device) -> EnergyMeter:
-    """The process's one meter for the device."""
-    return EnergyMeter(device)
+energy_meter = functools.cache(EnergyMeter)
+"""The process's one meter for a device."""
 
 
 class _Uncounted(Exception):

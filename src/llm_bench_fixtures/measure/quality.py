@@ -232,7 +232,9 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     most_tokens = most_tokens_of(model.facts.vocabulary)
     with torch.inference_mode():
         for group in group_windows(windows, most_tokens):
-            logits = _batch_logits(model, [windows[index] for index in group])
+            fed = [windows[index].fed for index in group]
+            batch = pad_batch(fed, max(map(len, fed)), Side.RIGHT, model.tokenizer.pad_token_id, model.device.name)
+            logits = model.logits(batch.input_ids, batch.attention_mask)
             for row, index in enumerate(group):
                 first = firsts[index]
                 for chunk in score_chunks(logits[row], windows[index], _chunk_rows(model)):
@@ -271,13 +273,6 @@ def group_windows(windows: Sequence[Window], most_tokens: int) -> list[list[int]
             groups.append([])
         groups[-1].append(index)
     return groups
-
-
-def _batch_logits(model: Model, windows: Sequence[Window]) -> torch.Tensor:
-    width = max(len(piece.fed) for piece in windows)
-    pad = model.tokenizer.pad_token_id
-    batch = pad_batch([piece.fed for piece in windows], width, Side.RIGHT, pad, model.device.name)
-    return model.logits(batch.input_ids, batch.attention_mask)
 
 
 def _chunk_rows(model: Model) -> int:

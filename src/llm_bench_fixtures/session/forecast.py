@@ -281,8 +281,9 @@ class Forecast:
     def done(self, work: WorkKind, variants: Collection[str], seconds: float, name: str = "") -> None:
         """Note how long a piece of work took, on these variants together. What wasn't expected corrects nothing."""
         self._spent[work] += seconds
-        found = [(variant, self._left[work].pop((name, variant), None)) for variant in variants]
-        expected = [(variant, piece) for variant, piece in found if piece is not None]
+        expected = self._pieces(work, variants, name)
+        for variant, _ in expected:
+            del self._left[work][name, variant]
         if expected:
             faded = FADED_CASE if work is WorkKind.ROUNDS else 1.0
             before = [(faded * weight, variant, piece) for weight, variant, piece in self._done[work]]
@@ -293,15 +294,18 @@ class Forecast:
     def doing(self, work: WorkKind, *variants: str, name: str = "") -> Iterator[None]:
         """The block is a piece of work. What `done` notes within it doesn't count for it."""
         before_s, noted_s = self._clock(), sum(self._spent.values())
-        pieces = ((variant, self._left[work].get((name, variant))) for variant in variants)
-        expected_s = self._seconds((variant, piece) for variant, piece in pieces if piece is not None)
-        outer, self._going = self._going, (work, expected_s, before_s)
+        outer, self._going = self._going, (work, self._seconds(self._pieces(work, variants, name)), before_s)
         try:
             yield
         finally:
             took_s = self._clock() - before_s
             self._going = outer and (outer[0], outer[1], outer[2] + took_s)
             self.done(work, variants, took_s - (sum(self._spent.values()) - noted_s), name)
+
+    def _pieces(self, work: WorkKind, variants: Iterable[str], name: str) -> list[tuple[str, Piece]]:
+        """The expected pieces of that name, of these variants."""
+        left = self._left[work]
+        return [(variant, left[name, variant]) for variant in variants if (name, variant) in left]
 
     def _seconds(self, pieces: Iterable[tuple[str, Piece]]) -> float:
         """Sum of the pieces, each at its variant's pace."""
@@ -327,13 +331,12 @@ class Forecast:
 
     def expected_s(self, work: WorkKind, variant: str, name: str = "") -> float:
         """Seconds that a piece of work will take; 0 where nobody expected it."""
-        piece = self._left[work].get((name, variant))
-        return self.correction(work) * self._seconds([(variant, piece)]) if piece else 0.0
+        return self.correction(work) * self._seconds(self._pieces(work, [variant], name))
 
     def least_rounds_s(self, variants: Collection[str], case: str) -> float:
         """Seconds that the least rounds of a case take, as expected."""
-        pieces = [(variant, self._left[WorkKind.ROUNDS].get((case, variant))) for variant in variants]
-        least = [(variant, replace(piece, least_s=0.0)) for variant, piece in pieces if piece is not None]
+        pieces = self._pieces(WorkKind.ROUNDS, variants, case)
+        least = ((variant, replace(piece, least_s=0.0)) for variant, piece in pieces)
         return self.correction(WorkKind.ROUNDS) * self._seconds(least)
 
     def first_case(self, variant: str) -> str:
