@@ -77,10 +77,6 @@ class OwnPrompts:
     def are_chats(self) -> bool:
         return bool(self.prompts[0].messages)
 
-    @property
-    def has_answers(self) -> bool:
-        return any(prompt.answer for prompt in self.prompts)
-
 
 class _Part(msgspec.Struct):
     type: str

@@ -80,7 +80,7 @@ def _own_prompts(config: pytest.Config) -> OwnPrompts | None:
     if not settings.prompts:
         return None
     found = read_own_prompts(settings.prompts, lambda: _standard_input(config))
-    if found.has_answers and settings.corpus is not None:
+    if any(prompt.answer for prompt in found.prompts) and settings.corpus is not None:
         raise InvalidSetting(
             f"--llm-corpus: quality is measured on the answers in {found.name}; give an empty --llm-corpus= for that, "
             "or prompts without answers"

@@ -281,9 +281,8 @@ class Forecast:
     def done(self, work: WorkKind, variants: Collection[str], seconds: float, name: str = "") -> None:
         """Note how long a piece of work took, on these variants together. What wasn't expected corrects nothing."""
         self._spent[work] += seconds
-        expected = self._pieces(work, variants, name)
-        for variant, _ in expected:
-            del self._left[work][name, variant]
+        found = [(variant, self._left[work].pop((name, variant), None)) for variant in variants]
+        expected = [(variant, piece) for variant, piece in found if piece is not None]
         if expected:
             faded = FADED_CASE if work is WorkKind.ROUNDS else 1.0
             before = [(faded * weight, variant, piece) for weight, variant, piece in self._done[work]]
