@@ -269,15 +269,11 @@ def _members(task: HarnessTask, metric: str, samples: Mapping[str, Sequence[Mapp
     }
     items = {one: found for one, found in items.items() if found}
     total = sum(map(len, items.values()))
-    by_size = _weighs_by_size(task, name)
+    listed = [one for group in task.groups.values() for one in group.aggregate_metric_list if one.metric == name]
+    by_size = all(one.weight_by_size for one in listed)
     for one, found in items.items():
         aggregate = task.tasks[one].aggregation().get(name, mean)
         yield Member(len(found) / total if by_size else 1 / len(items), found, aggregate, aggregate is mean)
-
-
-def _weighs_by_size(task: HarnessTask, metric: str) -> bool:
-    lists = (group.aggregate_metric_list for group in task.groups.values())
-    return all(one.weight_by_size for found in lists for one in found if one.metric == metric)
 
 
 def _is_share(members: Sequence[Member]) -> bool:

@@ -288,21 +288,15 @@ def score_chunks(logits: torch.Tensor, piece: Window, rows: int) -> Iterator[Chu
     import torch
 
     scored = logits[piece.unscored - 1 : len(piece.ids) - 1]
-    targets = torch.tensor(piece.targets, device=logits.device).unsqueeze(-1)
+    targets = torch.tensor(piece.targets, device=logits.device).unsqueeze(-1)  # (n, 1)
     buffers = torch.empty(2, min(rows, len(targets)), logits.shape[-1], device=logits.device)
     for start in range(0, len(targets), rows):
-        yield _chunk(scored[start : start + rows], targets[start : start + rows], buffers)
-
-
-def _chunk(logits: torch.Tensor, targets: torch.Tensor, buffers: torch.Tensor) -> Chunk:
-    """logits: (n, V); targets: (n, 1) int64; buffers: two times at least (n, V) float32."""
-    import torch
-
-    shifted, weights = buffers[:, : len(logits)]
-    if logits.dtype != shifted.dtype:
-        logits = shifted.copy_(logits)
-    torch.sub(logits, logits.amax(-1, keepdim=True), out=shifted)
-    torch.exp(shifted, out=weights)
-    norm = weights.sum(-1, keepdim=True)
-    nll = norm.log() - shifted.gather(-1, targets)
-    return Chunk(shifted, weights, norm, nll.squeeze(-1))
+        part = scored[start : start + rows]
+        shifted, weights = buffers[:, : len(part)]
+        if part.dtype != shifted.dtype:
+            part = shifted.copy_(part)
+        torch.sub(part, part.amax(-1, keepdim=True), out=shifted)
+        torch.exp(shifted, out=weights)
+        norm = weights.sum(-1, keepdim=True)
+        nll = norm.log() - shifted.gather(-1, targets[start : start + rows])
+        yield Chunk(shifted, weights, norm, nll.squeeze(-1))

@@ -154,9 +154,8 @@ def expect_run(
         for done in range(1 if stays or loads is None else loads.get(variant.id, 1)):
             setup.forecast.expect(WorkKind.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
-            setup.forecast.expect(
-                WorkKind.MAKING, variant.id, _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s)
-            )
+            seconds = _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s)
+            setup.forecast.expect(WorkKind.MAKING, variant.id, seconds)
         has_quality = variant.threads_of in known  # the variant in the default number of threads has it
         if not has_quality and not is_scored(variant.id):
             for number, passes in enumerate(samples):
@@ -298,7 +297,6 @@ def _runner(setup: Setup, machine: MachineSpeed, variant: Variant, layers: int) 
         storage = backend.storage_of(variant, setup.device)
         is_made = bool(storage.making)
         is_plain = not is_made and not variant.autocast and storage.matrices == FLOAT32_BYTES
-        return Runner(
-            machine, setup.source.weights, layers, storage.matrices, times * machine.flops_per_s, is_made, is_plain
-        )
+        flops_per_s = times * machine.flops_per_s
+        return Runner(machine, setup.source.weights, layers, storage.matrices, flops_per_s, is_made, is_plain)
     return None

@@ -109,9 +109,8 @@ class FurtherRounds:
 
     def _spare_s(self, margin: float) -> float:
         """Seconds that are left besides what all else takes. margin: times as long as expected."""
-        others = (
-            seconds for work, seconds in self._setup.forecast.left_by_work.items() if work is not WorkKind.FURTHER
-        )
+        left = self._setup.forecast.left_by_work
+        others = (seconds for work, seconds in left.items() if work is not WorkKind.FURTHER)
         return self._setup.deadline.left_s - margin * sum(others)
 
     def _due(self) -> Visited | None:

@@ -70,11 +70,8 @@ class TaskScores:
 
         variants: ids of those that have tests in this session.
         """
-        known = self._results.variants
-        kept = (
-            task for task in before.provenance.tasks if any(task_metrics([task]).keys() & one.quality for one in known)
-        )
-        self._before = {task.name: task for task in kept}
+        metrics = {metric for one in self._results.variants for metric in one.quality}
+        self._before = {task.name: task for task in before.provenance.tasks if task_metrics([task]).keys() & metrics}
         for task in self._setup.tasks:
             asked = done_before(self._results, variants, partial(self._has, task.name))
             self._asked |= {(task.name, name) for name in asked}
