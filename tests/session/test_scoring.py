@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from math import inf, nan
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from run_factory import make_record, make_variant
 
 from llm_bench_fixtures.errors import CorpusTooShort, NotReached
 from llm_bench_fixtures.measure.quality import CorpusScore
+from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import Deadline
-from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.scoring import Scoring, gather
 from llm_bench_fixtures.session.setup import Setup
@@ -57,10 +57,8 @@ class Case:
         self.asked: list[str] = []
         self.fails = fails
         self.results = RunBuilder("fp32")
-        source = SimpleNamespace(random_weights=random_weights)
-        deadline = Deadline(limit_s, 0.0, lambda: 1e9)
-        parts = {"source": source, "corpus": None, "progress": Progress(), "forecast": Forecast(), "deadline": deadline}
-        setup = cast(Setup, SimpleNamespace(**parts))
+        setup: Any = Setup(parse_settings({}), Progress(), deadline=Deadline(limit_s, 0.0, lambda: 1e9))
+        setup.source, setup.corpus = SimpleNamespace(random_weights=random_weights), None
         self.loader = VariantLoader(setup, self.results)
         for name in loaded:
             self.load(name)

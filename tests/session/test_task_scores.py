@@ -16,11 +16,13 @@ from llm_bench_fixtures.errors import WorkerDied, WorkloadUnsupported
 from llm_bench_fixtures.measure import harness
 from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
+from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, WorkKind
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.session.tasks import TaskScores, blocks_of, compared
 
 ACC = TaskMetric("acc", higher_is_better=True, is_share=True)
@@ -124,9 +126,9 @@ class Case:
         monkeypatch.setattr(harness, "ask", self.ask)
         self.task = HarnessTask("quiz", {}, {}, 1, 0, "digest", {"quiz": 1000})
         self.forecast = Forecast(lambda: self.now_s)
-        settings = SimpleNamespace(tasks=("quiz",))
-        setup: Any = SimpleNamespace(settings=settings, tasks=(self.task,), progress=Progress(), forecast=self.forecast)
-        setup.deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
+        deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
+        setup: Any = Setup(parse_settings({}), Progress(), deadline=deadline)
+        setup.tasks, setup.forecast = (self.task,), self.forecast
         variants = [SimpleNamespace(id=name) for name in ("fp32", "bf16", "missing")]
         for variant in variants[:2]:
             self.forecast.expect(WorkKind.TASKS, variant.id, expected_s, "quiz")

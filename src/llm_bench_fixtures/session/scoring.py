@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import NotReached, first_line, named
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
-from llm_bench_fixtures.models.loading import translate_out_of_memory
-from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.forecast import WorkKind
@@ -135,14 +133,7 @@ class Scoring:
             for reference in (one for one in self._loader.loaded if one.variant.id == self._results.reference):
                 self._try_to_score(reference)
         try:
-            with (
-                self._setup.deadline.reaching(),
-                translate_out_of_memory(f"scoring {identifier}"),
-                self._setup.progress.activity(Phase.SCORING, f"scoring {identifier}"),
-                self._setup.forecast.doing(WorkKind.QUALITY, identifier),
-                quiet_libraries(),
-            ):
-                self._setup.deadline.check()
+            with self._setup.working(Phase.SCORING, f"scoring {identifier}", WorkKind.QUALITY, identifier):
                 quality, missing = gather(self._score(model, self._setup.corpus))
         except Exception as error:
             self._keep_error(identifier, error)

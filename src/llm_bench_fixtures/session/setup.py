@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.chat import chat_prompts
 from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
+from llm_bench_fixtures.models.loading import translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.variants import Precision
@@ -24,7 +27,7 @@ from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.forecast import Forecast
+from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.own import OwnRun
 from llm_bench_fixtures.workloads import Corpus, Prompts, Tokenizer, read_corpus
 
@@ -184,6 +187,20 @@ class Setup:
     def _as_chats(self, name: str, tokenizer: Tokenizer, load: Callable[[], Tokenizer]) -> Prompts:
         with self.progress.activity(Phase.CHECKING, f"rendering the chat template of {name}"):
             return chat_prompts(name, tokenizer, load, on_cpu=self.device.kind is DeviceKind.CPU)
+
+    @contextmanager
+    def working(self, phase: Phase, text: str, work: WorkKind, variant: str, name: str = "") -> Iterator[None]:
+        """The block is a piece of the work on a loaded variant, which the forecast knows by that name. text: says what
+        is done. Raises NotReached where the run has no time for it, and OutOfMemory."""
+        with (
+            self.deadline.reaching(),
+            translate_out_of_memory(text),
+            self.progress.activity(phase, text),
+            self.forecast.doing(work, variant, name=name),
+            quiet_libraries(),
+        ):
+            self.deadline.check()
+            yield
 
     def check(self) -> None:
         """Find what every benchmark needs. Raises LlmBenchError where it can't be had."""

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import NotReached, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import count_flips
 from llm_bench_fixtures.measure.quality import LOSS_BLOCKS, CorpusScore
-from llm_bench_fixtures.models.loading import translate_out_of_memory
-from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase, about
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, task_metrics, value_name
@@ -140,8 +138,7 @@ class TaskScores:
     def score(self, task: HarnessTask, model: ModelHandle) -> CorpusScore:
         """The metrics of the task, or a note on why the variant wasn't asked it, or not whole."""
         try:
-            with self._setup.deadline.reaching():
-                answers = self._answer(task, model)
+            answers = self._answer(task, model)
         except Exception as error:  # raised by its process, or by the task's own code
             return self._unasked(task.name, model.variant.id, error)
         metrics = compared(answers, self._answers.get((task.name, self._results.reference)))
@@ -156,15 +153,9 @@ class TaskScores:
         return CorpusScore({}, (), (f"{task} {REFUSED if is_refused else UNASKED}: {why}",))
 
     def _answer(self, task: HarnessTask, model: ModelHandle) -> TaskAnswers:
-        """Raises TimeUp where the run has no time for it."""
+        """Raises NotReached where the run has no time for it."""
         name = model.variant.id
-        with (
-            self._setup.progress.activity(Phase.SCORING, f"asking {name} {task.name}"),
-            self._setup.forecast.doing(WorkKind.TASKS, name, name=task.name),
-            translate_out_of_memory(f"asking {name} {task.name}"),
-            quiet_libraries(),
-        ):
-            self._setup.deadline.check()
+        with self._setup.working(Phase.SCORING, f"asking {name} {task.name}", WorkKind.TASKS, name, task.name):
             items = self._asks(task, model)
             expected_s = self._item_s.get(task.name, 0.0) * items
             if not self._setup.deadline.fits(expected_s):
