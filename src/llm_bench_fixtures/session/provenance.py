@@ -82,8 +82,5 @@ def completed_by(provenance: Provenance, before: Provenance) -> Provenance:
     same but for what is known later: the windows, and which of the prompts are sampled or left out."""
     has_corpus = before.corpus.startswith(f"{provenance.corpus}, in ")
     has_prompts = bool(provenance.prompts) and before.prompts.startswith(f"{provenance.prompts}; ")
-    return replace(
-        provenance,
-        corpus=before.corpus if has_corpus else provenance.corpus,
-        prompts=before.prompts if has_prompts else provenance.prompts,
-    )
+    corpus = before.corpus if has_corpus else provenance.corpus
+    return replace(provenance, corpus=corpus, prompts=before.prompts if has_prompts else provenance.prompts)
