@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median, stdev
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.timing import batches_of, kept_batches, run_round
+from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.processes.affinity import bind_threads, cores_to_bind, thread_seconds
 from llm_bench_fixtures.workloads import CacheKind, Workload, pad_batch
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import Model
 
 COMPUTING_SHARE = 0.1  # share of the time: a thread that runs for less doesn't compute
 TRIALS = 6

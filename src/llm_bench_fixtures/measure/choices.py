@@ -15,19 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
+from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.statistics.shares import exact_interval
 from llm_bench_fixtures.workloads import ASSETS, TokenIds, Tokenizer, plain_ids, read_readable, short_digest
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import Model
 
 CHOICES_FILE = ASSETS / "choices.jsonl"
 NONE = "none"  # value of --llm-choices

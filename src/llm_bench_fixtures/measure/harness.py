@@ -17,7 +17,7 @@ from importlib.metadata import version as installed_version
 from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting, MissingLibrary, WorkloadUnsupported
 from llm_bench_fixtures.measure.task_files import FLAG, check_file, is_file, no_such_task, why_not
@@ -30,10 +30,8 @@ from llm_bench_fixtures.measure.tasks import (
     rolling_log_likelihoods,
 )
 from llm_bench_fixtures.measure.windows import SEED
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.workloads import short_digest
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.handle import ModelHandle
 
 EXTRA = "tasks"
 LOGGERS = ("lm_eval", "datasets", "evaluate", "huggingface_hub")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.models.model import Model
 
 T = TypeVar("T")
 

@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.timing import Clock
 from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.spread import check_fetched, fetch_all
 from llm_bench_fixtures.models.variants import Precision
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import Model
 
 CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache
 ACCELERATOR_BUFFER_BYTES = 4 << 30  # so that starting the kernel takes a small part of the time

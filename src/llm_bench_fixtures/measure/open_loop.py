@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate, repeat, takewhile
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
@@ -23,9 +23,7 @@ from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.models.model import Model, Reply, Send, TakesRequests
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.reading import LONGEST_S, Count, Text
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.workloads import TokenIds
+from llm_bench_fixtures.workloads import TokenIds
 
 SinceStart = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 MOMENTS = "sent_s", "first_token_s", "last_token_s"  # times of a reply

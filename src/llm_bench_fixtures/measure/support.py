@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llm_bench_fixtures.errors import OutOfMemory, WorkloadUnsupported
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.workloads import CacheKind, Workload
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.workloads import CacheKind, Workload
 
 LEAST_FLOAT_BYTES = 2
 

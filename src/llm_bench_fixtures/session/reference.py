@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem, flip_metrics
 from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.reference_files import is_kept
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.workloads import TokenIds, Workload
+from llm_bench_fixtures.workloads import TokenIds, Workload
 
 
 class KeptReference:
