@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.allocation import EVENLY, Allocation
+from llm_bench_fixtures.measure.timing import Round
+from llm_bench_fixtures.measure.work import Observation
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS, log_ratios, trimmed_variance
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.measure.work import Observation
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.workloads import Workload
+from llm_bench_fixtures.workloads import Workload
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
-from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.measure.timing import Round
+from llm_bench_fixtures.models.artifacts import Making
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.workloads import CacheKind, Workload
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.models.artifacts import Making
 
 FLOAT32_BYTES = 4
 CALLS_PER_LAYER = 140  # operations in a layer's pass: GPT-2's with a cache, as torch's profiler counts them

@@ -10,19 +10,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.progress import Left, Phase
+from llm_bench_fixtures.session.blocks import Blocks
 from llm_bench_fixtures.session.budget import times_of_cases
 from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.forecast import MARGIN, WorkKind
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.session.blocks import Blocks
-    from llm_bench_fixtures.session.loader import VariantLoader
-    from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.session.loader import VariantLoader
+from llm_bench_fixtures.session.setup import Setup
 
 
 @dataclass

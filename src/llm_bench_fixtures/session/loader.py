@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, NotCausal, TimeUp, named
 from llm_bench_fixtures.measure.limits import measure_places, rate_of_all
@@ -25,6 +24,7 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.models.needs import (
     NOTHING,
     MemoryNeed,
@@ -38,18 +38,15 @@ from llm_bench_fixtures.models.needs import (
 )
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.processes.launch import await_imports, can_fork, start_importing
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.progress import Milestone, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.forecast import WorkKind, load_name
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import ModelFacts
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.session.setup import Setup
 
 FIRST_PROMPT_TOKENS = 64  # prompt tokens of a process's first generate
 USUAL_CORPUS = 8192  # tokens; the built-in corpus has no more in any tokenizer of text

@@ -8,29 +8,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.allocation import Allocation, weight_of
 from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.support import check_supported
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.needs import RoundSize
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Left, Milestone, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
 from llm_bench_fixtures.session.budget import MOST_TIMES, USUAL_TIMES, TimeBudget, benchmark_s
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.further import FurtherRounds, Visited
+from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.plan import Stage
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.session.loader import VariantLoader
-    from llm_bench_fixtures.session.setup import Setup
-    from llm_bench_fixtures.workloads import Workload
+from llm_bench_fixtures.workloads import Workload
 
 ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a number
 # Weights of a model that is not warmed up for a whole round, nor observed in one of its own. Size decides and not time,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import TokenizerFailed
 from llm_bench_fixtures.measure.work import Observation, Work, count_work
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Status, WorkloadFacts
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.model import ModelFacts
-    from llm_bench_fixtures.session.case import Measured
-    from llm_bench_fixtures.session.session import BenchSession
-    from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
+from llm_bench_fixtures.session.case import Measured
+from llm_bench_fixtures.session.session import BenchSession
+from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
 
 RATIO_DECIMALS = 3
 TIME_DIGITS = 7  # digits of a token's seconds: clocks are no finer than 0.1 µs, and records stay small

@@ -13,25 +13,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import AnswerIndex, accuracy_metrics, choose
 from llm_bench_fixtures.measure.quality import CorpusScore, Part, corpus_metrics, join, loss_blocks, score_part
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, SEED, plan_windows
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
+from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.session.forecast import WorkKind, sample_name
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.results.builder import RunBuilder
-    from llm_bench_fixtures.results.record import VariantResult
-    from llm_bench_fixtures.session.loader import VariantLoader
-    from llm_bench_fixtures.session.reference import KeptReference
-    from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.session.loader import VariantLoader
+from llm_bench_fixtures.session.reference import KeptReference
+from llm_bench_fixtures.session.setup import Setup
 
 WHOLE_S = 10.0  # a corpus that takes no longer is scored whole
 SMALL = 1e12  # weights times bytes of a corpus that is always scored whole, on a slow or busy machine too

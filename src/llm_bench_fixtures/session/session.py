@@ -9,13 +9,16 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.answer.standings import standings_for
 from llm_bench_fixtures.errors import UnwritableFile, first_line, named
+from llm_bench_fixtures.measure.own_prompts import OwnPrompts
 from llm_bench_fixtures.models.backends import set_environment
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
@@ -31,12 +34,6 @@ from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.session.tasks import TaskScores
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.own_prompts import OwnPrompts
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.options.settings import Settings
 
 SAVE_EVERY_S = 10.0
 
