@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import TypeAlias
 
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.models.needs import RoundSize
@@ -21,6 +22,9 @@ from llm_bench_fixtures.session.forecast import MARGIN, WorkKind
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.setup import Setup
 
+CaseFigures: TypeAlias = Mapping[str, Measured | Exception]
+"""What was measured of each variant of a case, or what failed, by variant."""
+
 
 @dataclass
 class Visited:
@@ -30,8 +34,8 @@ class Visited:
     blocks: Blocks
     first_s: float
     """Seconds of its first rounds."""
-    found: Mapping[str, Measured | Exception]
-    """First figures by variant."""
+    found: CaseFigures
+    """First figures."""
     further_s: float = 0.0
     """Seconds of its further rounds so far, and of warming up for them."""
     takers: dict[str, Callable[[Measured], None]] = field(default_factory=dict)

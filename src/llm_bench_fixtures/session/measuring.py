@@ -21,7 +21,7 @@ from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_s
 from llm_bench_fixtures.session.budget import MOST_TIMES, USUAL_TIMES, TimeBudget, benchmark_s
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.forecast import WorkKind
-from llm_bench_fixtures.session.further import FurtherRounds, Visited
+from llm_bench_fixtures.session.further import CaseFigures, FurtherRounds, Visited
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.session.setup import Setup
@@ -154,18 +154,16 @@ class SideBySide:
         self, case: str, scenario: str, model: ModelHandle, workload: Workload, others: Sequence[Variant]
     ) -> None:
         """Raises TimeUp where the case isn't expected to fit in the time that is left, or was cut."""
-        weight = self.weight_of(case, scenario)
         if case in self._not_reached:
             raise TimeUp(self._not_reached[case])
         self._setup.deadline.check()
         with self._loader.making_room(model.variant, RoundSize.of(workload)) as has_room:
             entries = self._entries(case, model, workload, [other for other in others if has_room(other)])
-            self._measure_entries(case, scenario, model.variant, entries, weight)
+            self._measure_entries(case, scenario, model.variant, entries)
 
-    def _measure_entries(
-        self, case: str, scenario: str, asking: Variant, entries: Mapping[str, Entry], weight: float
-    ) -> None:
+    def _measure_entries(self, case: str, scenario: str, asking: Variant, entries: Mapping[str, Entry]) -> None:
         """asking: the variant whose test it is."""
+        weight = self.weight_of(case, scenario)
         steps = sum(entry.workload.steps for entry in entries.values())
         expected_s = self._expected_s(scenario, steps) or self._setup.forecast.least_rounds_s(entries, case)
         if not self._setup.deadline.fits(expected_s):
@@ -194,9 +192,7 @@ class SideBySide:
             self.further.add(Visited(case, blocks, spent.rounds_s, found))
         self._note_least(scenario, entries, found)
 
-    def _note_least(
-        self, scenario: str, entries: Mapping[str, Entry], found: Mapping[str, Measured | Exception]
-    ) -> None:
+    def _note_least(self, scenario: str, entries: Mapping[str, Entry], found: CaseFigures) -> None:
         """Note how long the least rounds of a case's variants take, for each decode step of one round."""
         settings = self._setup.settings
         untimed = settings.warmup_rounds - 1 if self._is_large else OBSERVED_LONGER * settings.warmup_rounds
@@ -214,13 +210,7 @@ class SideBySide:
         return steps * (max(seen) if seen else median(others or [0.0]))
 
     def _keep(
-        self,
-        case: str,
-        weight: float,
-        asking: str,
-        entries: Mapping[str, Entry],
-        found: Mapping[str, Measured | Exception],
-        spent: Spent,
+        self, case: str, weight: float, asking: str, entries: Mapping[str, Entry], found: CaseFigures, spent: Spent
     ) -> None:
         """Keep what was measured, for the tests that will ask for it, and the time that it took.
 
