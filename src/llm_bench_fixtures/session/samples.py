@@ -206,9 +206,7 @@ class Samples:
 
     def _wants_more(self, model: ModelHandle, found: Found, is_enough: Callable[[str, Found], bool]) -> bool:
         """Whether a further sample is needed, and has time: it takes as long as all before it together."""
-        if self.is_whole is not False or not found.parts or found.is_complete:
-            return False
-        if is_enough(model.variant.id, found):
+        if self.is_whole is not False or not found.parts or found.is_complete or is_enough(model.variant.id, found):
             return False
         reference = self._found.get(self._kept.identifier) if found.is_compared else None
         lacks_it = reference is not None and len(reference.parts) <= len(found.parts)

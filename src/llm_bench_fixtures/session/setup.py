@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.errors import LlmBenchError
@@ -81,8 +81,7 @@ class Setup:
     @property
     def known_free_bytes(self) -> int | None:
         """Free bytes of the device's memory, if they have been asked for."""
-        known: int | None = vars(self).get("free_bytes")
-        return known
+        return cast("int | None", vars(self).get("free_bytes"))
 
     @property
     def threads(self) -> int:
@@ -120,8 +119,7 @@ class Setup:
     @property
     def known_limits(self) -> MachineLimits | None:
         """The limits, if they have been measured: a report doesn't begin to measure."""
-        known: MachineLimits | None = vars(self).get("limits")
-        return known
+        return cast("MachineLimits | None", vars(self).get("limits"))
 
     @cached_property
     def store(self) -> ArtifactStore:
