@@ -12,7 +12,7 @@ import pytest
 from llm_bench_fixtures.measure.harness import HarnessTask
 from llm_bench_fixtures.measure.limits import MachineLimits
 from llm_bench_fixtures.models.architecture import Footprint
-from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
+from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker, Making
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
@@ -28,6 +28,7 @@ from llm_bench_fixtures.session.expecting import (
     expect_run,
     machine_of,
     made_before,
+    making_s,
 )
 from llm_bench_fixtures.session.forecast import CaseSize, Forecast, MachineSpeed, Runner, WorkKind, load_name
 from llm_bench_fixtures.session.setup import Setup
@@ -262,3 +263,18 @@ def test_the_machine_is_probed_with_as_many_weights_as_the_model_has(
     assert machine.flops_per_s == 4 * PROBED_POSITIONS * 256 * 1024
     monkeypatch.setattr(expecting, "PROBED_FLOPS", 4 * PROBED_POSITIONS * 256 * 10)
     assert machine_of(setup, clock=map(float, count()).__next__).flops_per_s == expecting.PROBED_FLOPS
+
+
+def made(model: str, weights: int, seconds: float, is_current: bool = True) -> Making:
+    return Making("", Maker("ort", model, weights), seconds, is_current)
+
+
+def test_what_is_there_is_not_made_again() -> None:
+    assert making_s("ort", "mine", 100, [made("mine", 100, 30.0)], 7.0) == 0
+
+
+def test_making_takes_as_long_as_the_last_time_or_as_of_the_nearest_model() -> None:
+    stale, small, large = made("mine", 100, 30.0, is_current=False), made("s", 10, 5.0), made("l", 200, 40.0)
+    assert making_s("ort", "mine", 100, [stale, small], 7.0) == 30.0
+    assert making_s("ort", "mine", 100, [small, large], 7.0) == 20.0
+    assert making_s("other", "mine", 100, [small, large], 7.0) == 7.0

@@ -10,7 +10,6 @@ from typing import Protocol
 import pytest
 
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
-from llm_bench_fixtures.models.artifacts import Maker, Making
 from llm_bench_fixtures.session.forecast import (
     CaseSize,
     Forecast,
@@ -19,7 +18,6 @@ from llm_bench_fixtures.session.forecast import (
     Runner,
     WorkKind,
     load_name,
-    making_s,
 )
 from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
 
@@ -82,21 +80,6 @@ def test_a_load_copies_the_weights_and_generates_once() -> None:
     assert FP32.load_s(first) == (2 * 400 + 400) / 100 + 2.0
     made = Runner(MACHINE, weights=100, layers=1, bytes_per_weight=1, is_made=True)
     assert made.load_s(first) == (2 * 400 + 100) / 100 + (400 + 100) / 50 + 2.0
-
-
-def made(model: str, weights: int, seconds: float, is_current: bool = True) -> Making:
-    return Making("", Maker("ort", model, weights), seconds, is_current)
-
-
-def test_what_is_there_is_not_made_again() -> None:
-    assert making_s("ort", "mine", 100, [made("mine", 100, 30.0)], 7.0) == 0
-
-
-def test_making_takes_as_long_as_the_last_time_or_as_of_the_nearest_model() -> None:
-    stale, small, large = made("mine", 100, 30.0, is_current=False), made("s", 10, 5.0), made("l", 200, 40.0)
-    assert making_s("ort", "mine", 100, [stale, small], 7.0) == 30.0
-    assert making_s("ort", "mine", 100, [small, large], 7.0) == 20.0
-    assert making_s("other", "mine", 100, [small, large], 7.0) == 7.0
 
 
 def test_each_kind_of_work_is_corrected_by_what_it_took(forecast: Forecast, clock: Clock) -> None:

@@ -24,21 +24,12 @@ from llm_bench_fixtures.models.artifacts import Maker, Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
-from llm_bench_fixtures.session.forecast import (
-    FLOAT32_BYTES,
-    CaseSize,
-    MachineSpeed,
-    Phases,
-    Runner,
-    WorkKind,
-    load_name,
-    making_s,
-    sample_name,
-)
+from llm_bench_fixtures.session.forecast import CaseSize, MachineSpeed, Phases, Runner, WorkKind, load_name, sample_name
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
 from llm_bench_fixtures.session.samples import is_small, questions_with
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
@@ -187,6 +178,23 @@ def made_before(setup: Setup, variants: Iterable[Variant]) -> frozenset[str]:
 def _making_s(setup: Setup, variant: Variant, made: Collection[Making], unknown_s: float) -> float:
     name, source = variant.threads_of or variant.id, setup.source
     return making_s(name, source.identity, source.weights, made, unknown_s)
+
+
+def making_s(variant: str, model: str, weights: int, made: Collection[Making], unknown_s: float) -> float:
+    """Seconds that making the variant's form of the model takes: none where it is there, else as long as the last time,
+    or as of the model that is nearest in size, by the weights.
+
+    made: what engines have made, at most one of a variant and a model. unknown_s: where there is no such.
+    """
+    own = [one for one in made if one.maker.variant == variant]
+    same = [one for one in own if one.maker.model == model]
+    if same:
+        return 0.0 if same[0].is_current else same[0].seconds
+    sizes = [(one.maker.weights, one.seconds) for one in own if one.maker.weights]
+    if not sizes:
+        return unknown_s
+    nearest, seconds = min(sizes, key=lambda size: max(size[0] / weights, weights / size[0]))
+    return seconds * weights / nearest
 
 
 def _warm_up_of(settings: Settings, runner: Runner, shape: CaseSize, *, is_large: bool) -> Phases:

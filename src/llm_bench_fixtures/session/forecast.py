@@ -12,11 +12,10 @@ from enum import StrEnum
 from statistics import median
 
 from llm_bench_fixtures.measure.timing import Round
-from llm_bench_fixtures.models.artifacts import Making
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.workloads import CacheKind, Workload
 
-FLOAT32_BYTES = 4
 CALLS_PER_LAYER = 140  # operations in a layer's pass: GPT-2's with a cache, as torch's profiler counts them
 CALLS_PER_MASK = 2500  # operations that take as long as transformers' mask of a padded batch, in each pass
 PROCESS_CALLS = 200_000  # small operations that take as long as starting a process
@@ -149,23 +148,6 @@ def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
     decode_s = [sum(done.decode_steps_s) for done in rounds]
     prefill_s = [done.latency_s - later_s for done, later_s in zip(rounds, decode_s, strict=True)]
     return Phases(median(prefill_s), median(decode_s))
-
-
-def making_s(variant: str, model: str, weights: int, made: Collection[Making], unknown_s: float) -> float:
-    """Seconds that making the variant's form of the model takes: none where it is there, else as long as the last time,
-    or as of the model that is nearest in size, by the weights.
-
-    made: what engines have made, at most one of a variant and a model. unknown_s: where there is no such.
-    """
-    own = [one for one in made if one.maker.variant == variant]
-    same = [one for one in own if one.maker.model == model]
-    if same:
-        return 0.0 if same[0].is_current else same[0].seconds
-    sizes = [(one.maker.weights, one.seconds) for one in own if one.maker.weights]
-    if not sizes:
-        return unknown_s
-    nearest, seconds = min(sizes, key=lambda size: max(size[0] / weights, weights / size[0]))
-    return seconds * weights / nearest
 
 
 @dataclass(frozen=True)
