@@ -148,9 +148,7 @@ class Samples:
 
     def _asking_s(self, found: Found) -> float:
         """How long it takes to ask the questions that are due, by those that were asked."""
-        choices = self._setup.choices
-        due = len(self._due(found, len(choices.items))) if choices else 0
-        return due * found.asked_s / len(found.answers) if found.answers else 0.0
+        return len(self._due(found)) * found.asked_s / len(found.answers) if found.answers else 0.0
 
     def go_on(self) -> None:
         """Ask and score more until each one's limits on quality are decided, and then until all is scored."""
@@ -188,8 +186,7 @@ class Samples:
                 notes = (*(note for note in known.notes if note not in found.told), *score.notes)
                 found.told = score.notes
                 rest = {metric: value for metric, value in known.quality.items() if metric != "scored_share"}
-                quality = {**rest, **finite}
-                results.add_variant(replace(known, quality=quality, loss_blocks=score.loss_blocks, notes=notes))
+                results.add_variant(replace(known, quality=rest | finite, loss_blocks=score.loss_blocks, notes=notes))
 
     def _try_first(self, model: ModelHandle, found: Found) -> None:
         """Score the first sample, whose time tells how long the whole corpus takes."""
@@ -272,11 +269,8 @@ class Samples:
     def _ask(self, model: ModelHandle, found: Found) -> None:
         """Ask as many questions as belong to the samples that are scored; as many as belong to the first where more
         would decide nothing, which wait for `ask_more`."""
-        choices = self._setup.choices
-        if choices is None or not found.asks:
-            return
-        numbers = self._due(found, len(choices.items))
-        if not numbers:
+        choices, numbers = self._setup.choices, self._due(found)
+        if choices is None or not found.asks or not numbers:
             return
         items, began_s = [choices.items[number] for number in numbers], self._clock()
         try:
@@ -291,14 +285,12 @@ class Samples:
         found.answers |= dict(zip(numbers, answers, strict=True))
         self._kept.compare_answers(model.variant.id, items, answers)  # keeps the reference's answers
 
-    def _due(self, found: Found, items: int) -> list[int]:
+    def _due(self, found: Found) -> list[int]:
         """The numbers of the questions to ask next; of those that the reference has answered, if it was asked any."""
-        if self.is_whole is not False or (found.is_complete and self._asks_more):
-            numbers = list(range(items))
-        else:
-            order = list(range(items))
-            random.Random(SEED).shuffle(order)  # noqa: S311
-            numbers = sorted(order[: questions_with(len(found.parts) if self._asks_more else 1)])
+        numbers = list(range(len(self._setup.choices.items))) if self._setup.choices else []
+        if self.is_whole is False and not (found.is_complete and self._asks_more):
+            random.Random(SEED).shuffle(numbers)  # noqa: S311
+            numbers = sorted(numbers[: questions_with(len(found.parts) if self._asks_more else 1)])
         reference = self._found.get(self._kept.identifier)
         answered = reference.answers if reference is not None and reference is not found else {}
         return [one for one in numbers if one not in found.answers and (not answered or one in answered)]
