@@ -195,10 +195,8 @@ class VariantLoader:
 
     def _imports(self, variants: Sequence[Variant]) -> tuple[str, ...]:
         """Modules that the variants' processes need: their engines', the candidates' code, and what measures."""
-        named = [*map(modeling_module, self._setup.settings.model), *MEASURING]
-        for variant in variants:
-            if backend := _backend_of(variant):
-                named += backend.imports
+        imports = chain.from_iterable(backend.imports for backend in filter(None, map(_backend_of, variants)))
+        named = (*map(modeling_module, self._setup.settings.model), *MEASURING, *imports)
         return tuple(dict.fromkeys(filter(None, named)))
 
     def load(self, variant: Variant) -> ModelHandle:

@@ -256,10 +256,8 @@ class SideBySide:
             self._of_reference[case] = workload
         entries = {model.variant.id: Entry(model, workload, cores=model.variant.threads)}
         waiting = {place[1] for place, figures in self._waiting.items() if figures and place[0] == case}
-        for variant in others:
-            if variant.id in waiting:  # since a time limit cut the case short
-                continue
-            partner = self._loader.beside(variant)
+        for variant in others:  # without those whose figures wait since a time limit cut the case short
+            partner = None if variant.id in waiting else self._loader.beside(variant)
             if partner is not None and _same_tokens(partner, model) and _is_supported(partner, workload):
                 entries[variant.id] = Entry(partner, workload, cores=variant.threads)
         if self._reference not in entries:
