@@ -12,7 +12,6 @@ from run_factory import make_variant
 from llm_bench_fixtures.errors import InvalidSetting, NotReached, TimeUp
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled
 from llm_bench_fixtures.models.backends.compiled import CompiledModel
-from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.lineup import plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.model import ModelFacts
@@ -138,7 +137,7 @@ class NotedSetup:
 
     def __init__(self, order: list[str], **options: str) -> None:
         self.settings, self.progress = parse_settings({"memory_share": "0", **options}), Progress()
-        self.device = SimpleNamespace(kind=DeviceKind.CPU)
+        self.on_cpu = True
         self.known_limits, self.forecast = None, Forecast()
         self._order = order
 

@@ -23,7 +23,6 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Maker, Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
-from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision, Variant
@@ -83,9 +82,8 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         return max(min(repeat(work, timer=clock, repeat=3, number=times)), 1e-9)
 
     hidden, inner = _widths(setup)
-    on_cpu = setup.device.kind is DeviceKind.CPU
     probed = min(PROBED_WEIGHTS, setup.source.weights)  # so that they lie in the caches where the model's do
-    weights = torch.ones((max(probed // (hidden * inner), 1), inner, hidden)) if on_cpu else torch.empty(0)
+    weights = torch.ones((max(probed // (hidden * inner), 1), inner, hidden)) if setup.on_cpu else torch.empty(0)
 
     def weights_bytes_per_s(rows: int) -> float:
         positions = torch.ones((rows, hidden))
@@ -101,7 +99,7 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         text = torch.ones((PROBED_POSITIONS, hidden))
         return 4 * PROBED_POSITIONS * matrix.numel() / best_s(lambda: linear(silu(linear(text, matrix)), matrix.T))
 
-    if on_cpu:
+    if setup.on_cpu:
         read, flops, rows = weights_bytes_per_s(1), computed_flops_per_s(), weights_bytes_per_s(PROBED_ROWS)
     else:
         limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)

@@ -18,7 +18,6 @@ from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_wi
 from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.checks import check_causal
-from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.folders import modeling_module
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
@@ -119,7 +118,7 @@ class VariantLoader:
     def plan(self, variants: Sequence[Variant]) -> Lineup:
         """Decide which of them are loaded together. The reference is the first, if it is among them."""
         setup = self._setup
-        forks = can_fork(on_cpu=self._on_cpu) and not setup.settings.in_process
+        forks = can_fork(on_cpu=setup.on_cpu) and not setup.settings.in_process
         if forks:
             start_importing(self._imports(variants), on_cpu=True)
         else:
@@ -144,7 +143,7 @@ class VariantLoader:
         if storage is None:
             return NOTHING
         seen, rounds = self._passes(variant, storage), self._largest_rounds()
-        return predict(self._shape, storage, rounds, seen, on_cpu=self._on_cpu, stored=source.stored_dtype)
+        return predict(self._shape, storage, rounds, seen, on_cpu=self._setup.on_cpu, stored=source.stored_dtype)
 
     def _parts(self, variant: Variant) -> Parts | None:
         """Bytes that the variant takes, by what they grow with, in a run that is planned; None where it takes nothing
@@ -153,7 +152,7 @@ class VariantLoader:
         if storage is None:
             return None
         seen, context = self._passes(variant, storage), context_of(self._setup.source.load_config().get_text_config())
-        return parts_of(self._shape, storage, seen, on_cpu=self._on_cpu, context=context)
+        return parts_of(self._shape, storage, seen, on_cpu=self._setup.on_cpu, context=context)
 
     def _storage(self, variant: Variant) -> Storage | None:
         """None where the variant can't run here, or another program runs it."""
@@ -171,10 +170,6 @@ class VariantLoader:
         source, named = self._setup.source, variant.attention or self._setup.settings.attention
         attention = named if find_backend(variant.backend).takes_attention else ""
         return pass_memory(source.load_config(), running_of(variant, storage, attention), source.trust_remote_code)
-
-    @property
-    def _on_cpu(self) -> bool:
-        return self._setup.device.kind is DeviceKind.CPU
 
     @cached_property
     def _shape(self) -> ModelShape:

@@ -20,7 +20,6 @@ from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.windows import answer_window
 from llm_bench_fixtures.models.chat import has_template, render_chats
-from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.processes.calls import Raised
@@ -253,8 +252,7 @@ class OwnRun:
             )
         whose = f"--llm-prompts: the chat template of {name}"
         chats = [one.messages for one in self._sampled]
-        on_cpu = self._setup.device.kind is DeviceKind.CPU
-        found = render_chats(whose, self._setup.source.load_tokenizer, chats, on_cpu=on_cpu)
+        found = render_chats(whose, self._setup.source.load_tokenizer, chats, on_cpu=self._setup.on_cpu)
         refused = [one.message for one in found if isinstance(one, Raised)]
         if len(refused) == len(found):
             raise InvalidSetting(f"{whose} takes none of the chats in {given.name}: {refused[0]}")

@@ -73,6 +73,10 @@ class Setup:
                 device.synchronize()  # sets an accelerator up, so that no model's load_s holds that
         return device
 
+    @property
+    def on_cpu(self) -> bool:
+        return self.device.kind is DeviceKind.CPU
+
     @cached_property
     def free_bytes(self) -> int:
         """Free bytes of the device's memory, when first asked for: before anything is loaded."""
@@ -94,7 +98,7 @@ class Setup:
     def busy_cores(self) -> int:
         """Cores that a round keeps busy, unless its variant has threads of its own: of an accelerator's the one that
         feeds it. 0 where there are too few."""
-        if self.device.kind is not DeviceKind.CPU:
+        if not self.on_cpu:
             return 1
         return 0 if self.threads_warning else self.threads
 
@@ -102,7 +106,7 @@ class Setup:
     def threads_warning(self) -> str:
         """Warning where there are more threads than cores, which wait for each other; empty where there are enough."""
         threads, cores = self.threads, usable_cores()
-        if self.device.kind is not DeviceKind.CPU or threads <= cores:
+        if not self.on_cpu or threads <= cores:
             return ""
         return f"{threads} threads wait for each other on {count(cores, 'core')}: set OMP_NUM_THREADS={cores}"
 
@@ -184,7 +188,7 @@ class Setup:
 
     def _as_chats(self, name: str, tokenizer: Tokenizer, load: Callable[[], Tokenizer]) -> Prompts:
         with self.progress.activity(Phase.CHECKING, f"rendering the chat template of {name}"):
-            return chat_prompts(name, tokenizer, load, on_cpu=self.device.kind is DeviceKind.CPU)
+            return chat_prompts(name, tokenizer, load, on_cpu=self.on_cpu)
 
     @contextmanager
     def working(self, phase: Phase, text: str, work: WorkKind, variant: str, name: str = "") -> Iterator[None]:
