@@ -105,11 +105,7 @@ class Plan:
         trip = _TRIPS.get(stage, Trip.ANSWER) if self._makes_trips else Trip.FIRST
         if trip is Trip.REST and group in self._with_rest:
             trip = Trip.ANSWER
-        turns = {
-            Trip.FIRST: group,
-            Trip.ANSWER: self._turn_back(group),
-            Trip.REST: (group - self._rest_from) % self._groups,
-        }
+        turns = group, self._turn_back(group), (group - self._rest_from) % self._groups  # of each trip
         return Place(trip, turns[trip], stage, group)
 
 
