@@ -13,6 +13,7 @@ from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.provenance import completed_by
 from llm_bench_fixtures.session.session import BenchSession
+from llm_bench_fixtures.session.setup import Setup
 
 
 @pytest.mark.parametrize(("limit_s", "left_s"), [(1000.0, 300.0), (100.0, 94.0)])
@@ -20,7 +21,8 @@ def test_what_a_run_still_takes_is_cut_by_its_limit(limit_s: float, left_s: floa
     """300 s are expected. Of a limit of 100 s, 4 s and 2 % are the report's."""
     progress = Progress()
     deadline = Deadline(limit_s, 0.0, clock=lambda: 0.0)
-    session = BenchSession(parse_settings({}), "fp32", progress, lambda *_: (), pytest.fail, deadline=deadline)
+    setup = Setup(parse_settings({}), progress, deadline=deadline)
+    session = BenchSession(setup, "fp32", lambda *_: (), pytest.fail)
     assert progress.run_left_s() is None
     session.setup.forecast.expect(WorkKind.LOADING, "fp32", 300.0)
     assert progress.run_left_s() == pytest.approx(left_s)

@@ -35,6 +35,7 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Run, Scenario
 from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.session import BenchSession
+from llm_bench_fixtures.session.setup import Setup
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.plugin.pair_worker import Turns
@@ -178,17 +179,15 @@ def _new_session(config: pytest.Config) -> BenchSession:
         tasks=() if is_worker else settings.tasks,  # nobody sees what they would give there
     )
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
+    deadline = Deadline(settings.time if is_whole else math.inf, config.stash[hooks.BEGAN_S])
+    progress = Progress(TerminalProgress(config))
     return BenchSession(
-        settings,
+        Setup(settings, progress, need=need_of(config), prompts=own_prompts_of(config), deadline=deadline),
         reference.id,
-        Progress(TerminalProgress(config)),
-        need=need_of(config),
         score=lambda model, corpus: scores_by_hooks(config, model, corpus) if scores else (),
         commit=lambda: commit_of(config),
         keeps_report=not is_worker,
-        deadline=Deadline(settings.time if is_whole else math.inf, config.stash[hooks.BEGAN_S]),
         scores_late=is_whole,
-        prompts=own_prompts_of(config),
     )
 
 

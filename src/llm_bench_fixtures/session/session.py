@@ -11,21 +11,16 @@ from datetime import UTC, datetime
 from functools import cache
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.answer.standings import standings_for
 from llm_bench_fixtures.errors import UnwritableFile, first_line, named
-from llm_bench_fixtures.measure.own_prompts import OwnPrompts
 from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.options.settings import Settings
-from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
 from llm_bench_fixtures.results.provenance import Commit
 from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
-from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.provenance import completed_by, foreseen, provenance_of
@@ -41,36 +36,31 @@ SAVE_EVERY_S = 10.0
 class BenchSession:
     """Objects that a run's tests share.
 
-    commit: tells the commit that is measured, once it is asked. need: what variants are measured for. keeps_report:
-    whether this process writes the report. scores_late: whether a variant is scored after its headline is measured, in
-    place of when it is loaded. prompts: the user's own.
+    commit: tells the commit that is measured, once it is asked. keeps_report: whether this process writes the report.
+    scores_late: whether a variant is scored after its headline is measured, in place of when it is loaded.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        setup: Setup,
         reference: str,
-        progress: Progress,
         score: Scorer,
         commit: Callable[[], Commit],
         *,
-        need: Need = DEFAULT_NEED,
         keeps_report: bool = True,
-        deadline: Deadline = NO_LIMIT,
         scores_late: bool = True,
-        prompts: OwnPrompts | None = None,
     ) -> None:
         set_environment()
-        self.settings = settings
-        self.need = need
-        self.progress = progress
-        self.deadline = deadline
-        progress.cut_at_s = deadline.at_s
-        self.setup = Setup(settings, progress, prompts, need, deadline)
-        progress.run_left_s = self._left_s
+        self.setup = setup
+        self.settings = setup.settings
+        self.need = setup.need
+        self.progress = setup.progress
+        self.deadline = setup.deadline
+        self.progress.cut_at_s = self.deadline.at_s
+        self.progress.run_left_s = self._left_s
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)
-        tracebacks = Tracebacks(settings.report if keeps_report else None)
+        tracebacks = Tracebacks(self.settings.report if keeps_report else None)
         self.loader = VariantLoader(self.setup, self.results, tracebacks.keep)
         self.scoring = Scoring(self.setup, self.results, self.loader, score)
         self.samples = Samples(self.setup, self.loader, self.reference)
