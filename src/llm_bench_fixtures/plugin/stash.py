@@ -182,7 +182,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
     deadline = Deadline(settings.time if is_whole else math.inf, config.stash[hooks.BEGAN_S])
     progress = Progress(TerminalProgress(config))
     return BenchSession(
-        Setup(settings, progress, need=need_of(config), prompts=own_prompts_of(config), deadline=deadline),
+        Setup(settings, progress, need=need_of(config), given=own_prompts_of(config), deadline=deadline),
         reference.id,
         score=lambda model, corpus: scores_by_hooks(config, model, corpus) if scores else (),
         commit=lambda: commit_of(config),

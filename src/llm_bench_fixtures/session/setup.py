@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
@@ -42,25 +43,22 @@ def _itself(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
+@dataclass(eq=False, repr=False)
 class Setup:
     """Nothing is found before it is asked for, and each thing once."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        progress: Progress,
-        prompts: OwnPrompts | None = None,
-        need: Need = DEFAULT_NEED,
-        deadline: Deadline = NO_LIMIT,
-    ) -> None:
-        """prompts: those of --llm-prompts. need: as --llm-need and --llm-want say."""
-        self.settings = settings
-        self.progress = progress
-        self.need = need
-        self.deadline = deadline
+    settings: Settings
+    progress: Progress
+    given: OwnPrompts | None = None
+    """The prompts of --llm-prompts."""
+    need: Need = DEFAULT_NEED
+    """As --llm-need and --llm-want say."""
+    deadline: Deadline = NO_LIMIT
+
+    def __post_init__(self) -> None:
         self.forecast = Forecast()
         self._no_tasks: LlmBenchError | None = None
-        self.own = OwnRun(prompts, self) if prompts or settings.shape else None
+        self.own = OwnRun(self.given, self) if self.given or self.settings.shape else None
         """The user's own prompts, or shapes; None where there are none."""
         self._chats: dict[str, Prompts] = {}  # prompts of models with a tokenizer of their own, by variant
 
