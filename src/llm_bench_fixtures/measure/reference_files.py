@@ -58,19 +58,16 @@ class ReferenceLayout:
 
     @property
     def arrays(self) -> Arrays:
-        """Dtype and shape of each file."""
-        common: Arrays = {"nll": (FLOAT, (self.positions,)), "argmax": (ID, (self.positions,))}
+        """Dtype of each file, and shape of what it has of each position."""
+        common: Arrays = {"nll": (FLOAT, ()), "argmax": (ID, ())}
         if self.is_exact:
-            return common | {
-                "probabilities": (FLOAT, (self.positions, self.vocabulary)),
-                "entropy": (FLOAT, (self.positions,)),
-            }
+            return common | {"probabilities": (FLOAT, (self.vocabulary,)), "entropy": (FLOAT, ())}
         return common | {
-            "top_ids": (ID, (self.positions, self.top)),
-            "top_log_probs": (FLOAT, (self.positions, self.top)),
-            "tail_ids": (ID, (self.positions, self.samples)),
-            "tail_log_probs": (FLOAT, (self.positions, self.samples)),
-            "tail_mass": (FLOAT, (self.positions,)),
+            "top_ids": (ID, (self.top,)),
+            "top_log_probs": (FLOAT, (self.top,)),
+            "tail_ids": (ID, (self.samples,)),
+            "tail_log_probs": (FLOAT, (self.samples,)),
+            "tail_mass": (FLOAT, ()),
         }
 
 
@@ -129,8 +126,8 @@ def open_arrays(folder: Path, layout: ReferenceLayout, mode: Literal["w+b", "rb"
     """The layout's files by name."""
     with ExitStack() as opened:
         yield {
-            name: ArrayFile(cast("BufferedReader", opened.enter_context((folder / name).open(mode))), dtype, shape[1:])
-            for name, (dtype, shape) in layout.arrays.items()
+            name: ArrayFile(cast("BufferedReader", opened.enter_context((folder / name).open(mode))), dtype, row)
+            for name, (dtype, row) in layout.arrays.items()
         }
 
 
