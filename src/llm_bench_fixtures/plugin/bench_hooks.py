@@ -53,7 +53,6 @@ from llm_bench_fixtures.plugin.stash import (
 )
 from llm_bench_fixtures.plugin.storage import in_project, keep_with_project, with_branch
 from llm_bench_fixtures.results.record import Status
-from llm_bench_fixtures.session.scoring import score_variant
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -217,7 +216,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
-    return score_variant(bench_session(config), model)
+    return bench_session(config).own_score(model)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

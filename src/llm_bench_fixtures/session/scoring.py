@@ -6,22 +6,18 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import NotReached, first_line, named
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.forecast import WorkKind
 from llm_bench_fixtures.session.loader import NOT_YET, VariantLoader
 from llm_bench_fixtures.session.samples import OF_A_SAMPLE
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.workloads import Corpus
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.results.builder import RunBuilder
-    from llm_bench_fixtures.session.session import BenchSession
-    from llm_bench_fixtures.session.setup import Setup
 
 Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
 
@@ -164,10 +160,3 @@ def _without_quality(variant: VariantResult) -> VariantResult:
     notes = tuple(note for note in variant.notes if not note.startswith(OF_A_SAMPLE))
     emptied = replace(variant, quality={}, loss_blocks=(), item_blocks={}, notes=notes)
     return replace(emptied, quality_note=NOT_YET, unscored=False)
-
-
-def score_variant(session: BenchSession, model: ModelHandle) -> CorpusScore:
-    """The metrics of the plugin's own."""
-    score = session.samples.score(model)
-    session.samples.retell(session.results, but=model.variant.id)
-    return score

@@ -13,6 +13,7 @@ from functools import cache
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.standings import standings_for
 from llm_bench_fixtures.errors import UnwritableFile, first_line, named
+from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
@@ -96,6 +97,12 @@ class BenchSession:
             self.scoring.score(model)
             self.tasks.ask()
         return model
+
+    def own_score(self, model: ModelHandle) -> CorpusScore:
+        """The metrics of the plugin's own."""
+        score = self.samples.score(model)
+        self.samples.retell(self.results, but=model.variant.id)
+        return score
 
     def score(self, model: ModelHandle) -> None:
         """Score a variant now, on as much as it needs. Raises as `Scoring.score`."""
