@@ -26,7 +26,7 @@ from llm_bench_fixtures.measure.choices import (
 )
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.statistics.shares import exact_interval
+from llm_bench_fixtures.statistics.spread import exact_interval
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CORPUS_FOLDER
 
 TRAINING_FOLDER = Path(__file__).parents[2] / "tools" / "training_text"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem, accuracy_metrics, flip_metrics
-from llm_bench_fixtures.statistics.shares import exact_interval
+from llm_bench_fixtures.statistics.spread import exact_interval
 
 ITEMS = [ChoiceItem("Which", ("first", "second", "third"), 1)] * 10  # the right answer is always 1
 WAS: list[AnswerIndex] = [1, 1, 1, 1, 1, 1, 0, 0, 2, 2]  # six right

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from llm_bench_fixtures.statistics.shares import exact_interval, wilson
+from llm_bench_fixtures.statistics.spread import exact_interval, wilson
 
 
 def test_wilsons_interval() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.statistics.spending import deviations_of_look, share_of_look
+from llm_bench_fixtures.statistics.spread import deviations_of_look, share_of_look
 
 
 def test_however_many_looks_spend_at_most_the_whole() -> None:

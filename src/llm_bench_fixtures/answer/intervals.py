@@ -19,8 +19,7 @@ from llm_bench_fixtures.results.metrics import Kind, Metric
 from llm_bench_fixtures.results.prefill_decode import decode_tokens_per_s, per_round, prefill_s, tpot_s, ttft_s
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.statistics.ratio import own_margin
-from llm_bench_fixtures.statistics.shares import wilson
-from llm_bench_fixtures.statistics.spread import NORMAL_95, Interval
+from llm_bench_fixtures.statistics.spread import NORMAL_95, Interval, wilson
 
 PEAKS_DIFFER = 0.04  # largest relative difference of identical work's peaks: tools/measure_processes.py memory
 TRIALS = {  # what a share of quality is of

@@ -20,8 +20,7 @@ from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.answer.peaks import memory_metric, peaks_of
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
-from llm_bench_fixtures.statistics.spending import deviations_of_look
-from llm_bench_fixtures.statistics.spread import Interval
+from llm_bench_fixtures.statistics.spread import Interval, deviations_of_look
 
 NEAR = 0.005  # largest change of a near-lossless variant's perplexity: the gate's tolerance for it
 LOOKS_SPEND = 0.002  # two-sided error of deciding early, over all looks at a sample that grows

@@ -24,7 +24,7 @@ from llm_bench_fixtures.measure.quality import by_window, score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.options.parsers import parse_path
-from llm_bench_fixtures.statistics.shares import exact_interval
+from llm_bench_fixtures.statistics.spread import exact_interval
 from llm_bench_fixtures.workloads import ASSETS, TokenIds, Tokenizer, plain_ids, read_readable, short_digest
 
 CHOICES_FILE = ASSETS / "choices.jsonl"

@@ -25,7 +25,7 @@ from llm_bench_fixtures.statistics.shrinkage import (
     estimate_prior,
     estimate_variance,
 )
-from llm_bench_fixtures.statistics.spending import share_of_look
+from llm_bench_fixtures.statistics.spread import share_of_look
 
 # Errors over all analyses, and in both directions.
 ALPHA = 0.02  # for one interval

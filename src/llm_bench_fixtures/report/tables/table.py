@@ -12,7 +12,7 @@ from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SI
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.statistics.ratio import Speedup
-from llm_bench_fixtures.statistics.shares import exact_interval
+from llm_bench_fixtures.statistics.spread import exact_interval
 
 VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables have
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario

@@ -34,8 +34,7 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, Rep
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
-from llm_bench_fixtures.statistics.shares import exact_interval
-from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
+from llm_bench_fixtures.statistics.spread import coefficient_of_variation, exact_interval, stability
 
 SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")
 
