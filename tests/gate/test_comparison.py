@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from run_factory import full_run, make_provenance, make_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
-from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import CLOCKED, Judgement, Verdict
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.results.metrics import METRICS, Force, Kind, registry

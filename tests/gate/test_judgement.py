@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.gate.judgement import at_base_speed
+from llm_bench_fixtures.gate.verdicts import at_base_speed
 from llm_bench_fixtures.results.metrics import METRICS, Direction
 
 METRIC = {metric.name: metric for metric in METRICS}

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate import margins
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
-from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
 from llm_bench_fixtures.gate.rules import Rules, check_saved_marks
 from llm_bench_fixtures.gate.speedups import speedup_changes
-from llm_bench_fixtures.gate.verdicts import Verdict, judge
+from llm_bench_fixtures.gate.verdicts import CLOCKED, Judgement, Verdict, at_base_speed, judge
 from llm_bench_fixtures.history.together import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
 from llm_bench_fixtures.results.metrics.tasks import task_metrics, with_tasks

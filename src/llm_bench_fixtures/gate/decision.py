@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.options import BY_SAVED_RUN, NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import Rules
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import Judgement, Verdict
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.results.formatting import count

@@ -13,10 +13,9 @@ from msgspec import structs
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import NamedRule, Rules
-from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.gate.verdicts import Judgement, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.history.saved import judged_run_from_json
 from llm_bench_fixtures.paired.differences import Finding, Measurand

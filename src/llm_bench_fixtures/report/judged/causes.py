@@ -13,9 +13,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from llm_bench_fixtures.gate.comparison import Comparison
-from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import in_words
-from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Verdict
+from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Judgement, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.report.words.workload import title_of
