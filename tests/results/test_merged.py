@@ -18,7 +18,7 @@ from run_factory import (
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
-from llm_bench_fixtures.results.merged import merged_run
+from llm_bench_fixtures.results.pooled import merged_run
 from llm_bench_fixtures.results.record import Record, Run, Session, Status
 from llm_bench_fixtures.results.speedup import mean_speedup_between, record_speedup
 

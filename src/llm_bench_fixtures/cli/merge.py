@@ -24,7 +24,7 @@ from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.progress import Phase, Progress
-from llm_bench_fixtures.results.merged import merged_run
+from llm_bench_fixtures.results.pooled import merged_run
 from llm_bench_fixtures.results.record import Run
 
 HELP = "make one run of the shards of a suite"
