@@ -25,11 +25,11 @@ from llm_bench_fixtures.errors import (
     UnusableHistory,
 )
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
+from llm_bench_fixtures.history.connections import begun, engine_of
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.saved import Address, bless, judged_run, read_saved_run, saved_at
-from llm_bench_fixtures.history.sql.connections import begun, engine_of
-from llm_bench_fixtures.history.sql.schema import VERSION
+from llm_bench_fixtures.history.sql import VERSION
 from llm_bench_fixtures.history.storage import RunFolder, select_run
 from llm_bench_fixtures.history.trend import TrendFilter, read_trend
 from llm_bench_fixtures.results.record import Record, Run, Status
@@ -211,7 +211,7 @@ def test_no_more_headings_are_read_than_can_matter(history: Database, monkeypatc
 def test_nobody_who_reads_headings_keeps_a_transaction(history: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a writer waited until whoever had asked for the newest runs was done with them."""
     monkeypatch.setattr("llm_bench_fixtures.history.database.PAGE", 1)
-    monkeypatch.setattr("llm_bench_fixtures.history.sql.connections.WAIT_BUDGET_S", 0.01)
+    monkeypatch.setattr("llm_bench_fixtures.history.connections.WAIT_BUDGET_S", 0.01)
     reading = history.newest_first(pytest.fail)
     found = [next(reading), next(reading)]
     with begun(history.url, writes=True) as other:
@@ -334,7 +334,7 @@ def test_another_programs_database_is_left_alone(url: str) -> None:
 def test_nobody_waits_for_ever_for_others(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(postgres_url)
     database.save(a_run(1))
-    monkeypatch.setattr("llm_bench_fixtures.history.sql.connections.WAIT_BUDGET_S", 0.01)
+    monkeypatch.setattr("llm_bench_fixtures.history.connections.WAIT_BUDGET_S", 0.01)
     with engine_of(postgres_url).begin() as other:
         other.exec_driver_sql("LOCK llm_bench_schema")
         for use in (database.places, database.check):
@@ -436,7 +436,7 @@ def test_a_server_that_goes_in_the_middle_is_told(postgres_url: str, monkeypatch
     database = Database(postgres_url)
     database.save(a_run(1))
     before = rows(postgres_url)
-    monkeypatch.setattr("llm_bench_fixtures.history.sql.rows._metric_values", lambda *_: kick(postgres_url))
+    monkeypatch.setattr("llm_bench_fixtures.history.sql._metric_values", lambda *_: kick(postgres_url))
     with pytest.raises(HistoryUnavailable, match="terminating connection") as told:
         database.save(a_run(2))
     assert not isinstance(told.value, UnusableHistory)
@@ -462,11 +462,11 @@ sys.path[:0] = {path!r}
 from dataclasses import replace
 from test_database import a_run
 from llm_bench_fixtures.history.database import Database
-from llm_bench_fixtures.history.sql import rows
+from llm_bench_fixtures.history import sql
 
 url, jobs, run = sys.argv[1], int(sys.argv[2]), a_run(30)
 if jobs == 1:
-    rows._metric_values = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    sql._metric_values = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 start, go = os.pipe()
 children = []
 for number in range(jobs):

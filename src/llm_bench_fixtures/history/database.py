@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from llm_bench_fixtures import errors
+from llm_bench_fixtures.history import sql
+from llm_bench_fixtures.history.connections import begun, engine_of
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable
 from llm_bench_fixtures.history.saved import Address, SavedAt, saved_at
-from llm_bench_fixtures.history.sql.connections import begun, engine_of
-from llm_bench_fixtures.history.sql.rows import (
-    blessing_in,
-    digest_of,
-    document_of,
-    make,
-    run_of_rows,
-    tabulate,
-    unpacked,
-)
-from llm_bench_fixtures.history.sql.schema import SCHEMA, has_tables, tables
 from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, Values, given_file, refuse_url
 from llm_bench_fixtures.options.parsers import SQLITE, parse_history
 from llm_bench_fixtures.results import storage
@@ -55,7 +46,7 @@ class Database:
 
     def places(self) -> list[SavedAt]:
         with self._reading() as connection:
-            documents = tables()["documents"]
+            documents = sql.tables()["documents"]
             numbers = connection.scalars(documents.select().with_only_columns(documents.c.run).order_by("run")).all()
         return [Address(self.url, number) for number in numbers]
 
@@ -68,7 +59,7 @@ class Database:
         import sqlalchemy as sa
 
         with self._reading() as connection:
-            total = connection.scalar(sa.select(sa.func.count()).select_from(tables()["runs"]))
+            total = connection.scalar(sa.select(sa.func.count()).select_from(sql.tables()["runs"]))
             found = list(self._headings(connection.execute(self._runs().limit(most or None)), pass_over))
         return found[::-1], total or 0
 
@@ -77,7 +68,7 @@ class Database:
     ) -> Iterator[Heading]:
         import sqlalchemy as sa
 
-        runs = tables()["runs"].c
+        runs = sql.tables()["runs"].c
         query = self._runs()
         if before is not None:
             query = query.where(runs.started < before.replace(tzinfo=None))
@@ -117,17 +108,17 @@ class Database:
         import numpy as np
         import sqlalchemy as sa
 
-        runs, numbers = tables()["runs"], msgspec.json.Decoder(list[float | None])
+        runs, numbers = sql.tables()["runs"], msgspec.json.Decoder(list[float | None])
         source: sa.FromClause = runs
         columns = []
         for metric in metrics:
-            of_metric = tables()["metric_values"].alias()
+            of_metric = sql.tables()["metric_values"].alias()
             source = source.outerjoin(of_metric, (of_metric.c.run == runs.c.id) & (of_metric.c.metric == metric))
             columns.append(of_metric.c.by_position)
         with self._reading() as connection:
             suites = {
                 digest: msgspec.json.decode(text, type=tuple[tuple[str, str], ...])
-                for digest, text in connection.execute(tables()["suites"].select())
+                for digest, text in connection.execute(sql.tables()["suites"].select())
             }
             query = sa.select(*(runs.c[name] for name in (*HEADING, "suite")), *columns).select_from(source)
             for row in connection.execute(query, execution_options={"yield_per": PAGE}):
@@ -139,13 +130,13 @@ class Database:
 
     def read_bytes(self, place: Address) -> bytes:
         """The content of the run's results.json. Raises UnreadableResults."""
-        documents = tables()["documents"]
+        documents = sql.tables()["documents"]
         with self._reading() as connection:
             query = documents.select().with_only_columns(documents.c.json).where(documents.c.run == place.number)
             packed = connection.scalar(query)
         if packed is None:
             raise errors.UnreadableResults(f"there is no run {place.number} in {self.url}")
-        return unpacked(packed, place)
+        return sql.unpacked(packed, place)
 
     def save(self, run: Run, name: str = "") -> tuple[Address, bool]:
         """Keep the run, whose records have their metrics. Returns its place, and whether it wasn't there already.
@@ -154,23 +145,23 @@ class Database:
         """
         import sqlalchemy as sa
 
-        document = document_of(run)
-        whole = run_of_rows(document, run.source)
-        new = {"digest": digest_of(whole), "name": name, "json": zlib.compress(document)}
+        document = sql.document_of(run)
+        whole = sql.run_of_rows(document, run.source)
+        new = {"digest": sql.digest_of(whole), "name": name, "json": zlib.compress(document)}
         insert = "INSERT INTO documents (digest, name, json) VALUES (:digest, :name, :json)"
         with self._writing() as connection:
             number = connection.scalar(sa.text(f"{insert} ON CONFLICT DO NOTHING RETURNING run"), new)
             if number is None:
                 there = connection.scalar(sa.text("SELECT run FROM documents WHERE digest = :digest"), new)
                 return Address(self.url, there or 0), False
-            tabulate(connection, number, name, whole)
+            sql.tabulate(connection, number, name, whole)
         return Address(self.url, number), True
 
     def bless(self, place: Address, run: Run) -> None:
         """Put the run, which has a blessing now, in the place of what is there."""
-        documents, runs = tables()["documents"], tables()["runs"]
-        document = document_of(run)
-        blessing, packed = blessing_in(run_of_rows(document, run.source)), zlib.compress(document)
+        documents, runs = sql.tables()["documents"], sql.tables()["runs"]
+        document = sql.document_of(run)
+        blessing, packed = sql.blessing_in(sql.run_of_rows(document, run.source)), zlib.compress(document)
         with self._writing() as connection:
             connection.execute(documents.update().where(documents.c.run == place.number).values(json=packed))
             connection.execute(runs.update().where(runs.c.id == place.number).values(**blessing))
@@ -185,9 +176,9 @@ class Database:
             return
         import sqlalchemy as sa
 
-        own = tables()
+        own = sql.tables()
         with self._writing() as connection, connection.begin_nested() as trial:
-            for table in (own[name] for name in own if name != SCHEMA):
+            for table in (own[name] for name in own if name != sql.SCHEMA):
                 connection.execute(table.insert().from_select(list(table.c), table.select().where(sa.false())))
             connection.execute(own["documents"].insert(), {"run": 0, "digest": "", "name": "", "json": b""})
             trial.rollback()
@@ -203,7 +194,7 @@ class Database:
         if self.url.startswith(SQLITE) and not self._file.exists():
             raise errors.StorageNotFound(missing)
         with begun(self.url) as connection:
-            if not has_tables(connection, self.url):
+            if not sql.has_tables(connection, self.url):
                 raise errors.StorageNotFound(missing)
             yield connection
 
@@ -214,19 +205,19 @@ class Database:
             with naming_unwritable(self._file):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
         with begun(self.url, writes=True) as connection:
-            if has_tables(connection, self.url):
+            if sql.has_tables(connection, self.url):
                 yield connection
                 return
         # Anew: a maker must hold no lock while it waits for another maker.
         with begun(self.url, writes=True) as connection:
-            make(connection, self.url)
+            sql.make(connection, self.url)
             yield connection
 
     def _runs(self) -> sa.Select[*tuple[Any, ...]]:
         """The newest first: what their headings are made of, and what they are named by."""
         import sqlalchemy as sa
 
-        runs = tables()["runs"].c
+        runs = sql.tables()["runs"].c
         named_by = (runs.name, runs.branch, runs.commit_id, runs.started)
         columns = (*(runs[name] for name in HEADING), *named_by)
         return sa.select(*columns).order_by(runs.started.desc(), runs.id.desc())
@@ -250,7 +241,7 @@ class Database:
     def _named(self, connection: sa.Connection, text: str, other_than: SavedAt | None) -> Iterator[sa.Row[Any]]:
         """The run of that number; else the newest of that name; else that of the branch, and of each commit whose id
         begins so. A name of `other_than` alone names it."""
-        runs = tables()["runs"].c
+        runs = sql.tables()["runs"].c
         number = int(text) if NUMBER.fullmatch(text) and text.isdecimal() else None
         if number is not None and (same := connection.execute(self._runs().where(runs.id == number)).all()):
             yield from same
