@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
+from collections.abc import Iterable, Mapping
+from enum import Enum, member
+from functools import partial
 
 from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
 
@@ -26,48 +27,6 @@ FLOP_SIZES = {"TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6}
 def count(number: int, one: str, many: str = "") -> str:
     """1 run, 2 runs. many: the plural, if it isn't `one` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-class Notation(Enum):
-    """How a number is written."""
-
-    SECONDS = "with a fitting unit of time"
-    BYTES = "with a fitting unit, in powers of 1000"
-    FLOPS = "with a fitting unit of work"
-    SHARE = "as a percentage"
-    COUNT = "whole"
-    NUMBER = "three digits"
-    FINE = "five digits"
-    TIMES = "how many times as much: 1.50×"
-    CHANGE = "a ratio as a signed percentage: 1.02 is +2.0 %"
-    TEXT = "text, set as numbers are"
-
-
-BY_UNIT = {
-    Unit.SECONDS: Notation.SECONDS,
-    Unit.BYTES: Notation.BYTES,
-    Unit.FLOPS: Notation.FLOPS,
-    Unit.SHARE: Notation.SHARE,
-    Unit.COUNT: Notation.COUNT,
-    Unit.TOKENS: Notation.COUNT,
-}
-
-
-def notation_of(metric: Metric) -> Notation:
-    """Quality has five digits, because a thousandth matters there; shares and counts have as many as elsewhere."""
-    is_fine = metric.kind is Kind.QUALITY and metric.unit not in (Unit.SHARE, Unit.COUNT)
-    return Notation.FINE if is_fine else BY_UNIT.get(metric.unit, Notation.NUMBER)
-
-
-def written(value: float | None, notation: Notation) -> str:
-    """The value with a unit of fitting size and three digits: 0.0123 s is "12.3 ms"."""
-    return MISSING if value is None else _WRITERS[notation](value)
-
-
-def with_unit(value: float | None, metric: Metric) -> str:
-    """The value outside of any table."""
-    text = written(value, notation_of(metric))
-    return f"{text} {metric.unit}" if metric.unit in UNIT_IN_COLUMN and value is not None else text
 
 
 def format_seconds(seconds: float) -> str:
@@ -131,9 +90,10 @@ def five_digits(value: float) -> str:
     return f"{value:,.{max(5 - whole, 0)}f}"
 
 
-def format_change(ratio: float) -> str:
+def format_change(ratio: float, digits: int = 1) -> str:
     """A ratio as a signed percentage: 1.013 is "+1.3 %"."""
-    return _signed_percent(ratio, 1)
+    percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
+    return f"{percent:+.{digits}f} %".replace("-", MINUS)
 
 
 def change_and_error(ratio: float, error: float) -> tuple[str, str]:
@@ -143,23 +103,46 @@ def change_and_error(ratio: float, error: float) -> tuple[str, str]:
     if error * 100 < 10**-MOST_DIGITS:
         return format_change(ratio), ""
     digits = min(max(-math.floor(math.log10(error * 100)), 1), MOST_DIGITS)
-    return _signed_percent(ratio, digits), f"{error * 100:.{digits}f} %"
+    return format_change(ratio, digits), f"{error * 100:.{digits}f} %"
 
 
-def _signed_percent(ratio: float, digits: int) -> str:
-    percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
-    return f"{percent:+.{digits}f} %".replace("-", MINUS)
+class Notation(Enum):
+    """How a number is written: by which function."""
+
+    SECONDS = member(format_seconds)
+    BYTES = member(format_bytes)
+    FLOPS = member(partial(_scaled, sizes=FLOP_SIZES, smallest="FLOP"))
+    SHARE = member(format_share)
+    COUNT = member("{:,.0f}".format)
+    NUMBER = member(three_digits)
+    FINE = member(five_digits)
+    TIMES = member(lambda value: f"{three_digits(value)}×")  # how many times as much: 1.50×
+    CHANGE = member(format_change)
+    TEXT = member(str)  # text, set as numbers are
 
 
-_WRITERS: dict[Notation, Callable[[float], str]] = {
-    Notation.SECONDS: format_seconds,
-    Notation.BYTES: format_bytes,
-    Notation.FLOPS: lambda value: _scaled(value, FLOP_SIZES, "FLOP"),
-    Notation.SHARE: format_share,
-    Notation.COUNT: lambda value: f"{value:,.0f}",
-    Notation.NUMBER: three_digits,
-    Notation.FINE: five_digits,
-    Notation.TIMES: lambda value: f"{three_digits(value)}×",
-    Notation.CHANGE: format_change,
-    Notation.TEXT: str,
+BY_UNIT = {
+    Unit.SECONDS: Notation.SECONDS,
+    Unit.BYTES: Notation.BYTES,
+    Unit.FLOPS: Notation.FLOPS,
+    Unit.SHARE: Notation.SHARE,
+    Unit.COUNT: Notation.COUNT,
+    Unit.TOKENS: Notation.COUNT,
 }
+
+
+def notation_of(metric: Metric) -> Notation:
+    """Quality has five digits, because a thousandth matters there; shares and counts have as many as elsewhere."""
+    is_fine = metric.kind is Kind.QUALITY and metric.unit not in (Unit.SHARE, Unit.COUNT)
+    return Notation.FINE if is_fine else BY_UNIT.get(metric.unit, Notation.NUMBER)
+
+
+def written(value: float | None, notation: Notation) -> str:
+    """The value with a unit of fitting size and three digits: 0.0123 s is "12.3 ms"."""
+    return MISSING if value is None else str(notation.value(value))
+
+
+def with_unit(value: float | None, metric: Metric) -> str:
+    """The value outside of any table."""
+    text = written(value, notation_of(metric))
+    return f"{text} {metric.unit}" if metric.unit in UNIT_IN_COLUMN and value is not None else text
