@@ -9,7 +9,6 @@ type says. The limits are far from real runs: a whole suite on 14 variants, with
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -71,7 +70,7 @@ def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
     text = text_of_run(run)
     write_whole(path, text, follows=follows)
     try:
-        _refuse_size(path, faults_of_size(len(text), text.count(",") + 1))
+        check_size(text.encode(), path)
         run_in(text.encode(), path)
     except UnreadableResults as error:
         return str(error).removeprefix(f"{path} ")
@@ -104,12 +103,11 @@ def refuse(path: object, faults: Iterable[str]) -> None:
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file. Raises UnreadableResults."""
-    if why := refusal(Path(path)):
-        raise UnreadableResults(f"{path} {why}")
+    file = Path(path)
     try:
-        with Path(path).open("rb") as file:
-            _refuse_size(path, faults_of_size(os.fstat(file.fileno()).st_size))
-            data = file.read()
+        if why := refusal(file) or next(faults_of_size(file.stat().st_size), ""):
+            raise UnreadableResults(f"{path} {why}")
+        data = file.read_bytes()
     except OSError as error:
         raise UnreadableResults(f"{path} can't be read: {error.strerror or error}") from error
     check_size(data, path)
@@ -118,11 +116,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 def check_size(data: bytes, path: object) -> None:
     """Raise UnreadableResults for more than a run has, before it is decoded, which takes the memory."""
-    _refuse_size(path, faults_of_size(len(data), data.count(b",") + 1))
-
-
-def _refuse_size(path: object, faults: Iterator[str]) -> None:
-    for fault in faults:
+    for fault in faults_of_size(len(data), data.count(b",") + 1):
         raise UnreadableResults(f"{path} {fault}")
 
 
