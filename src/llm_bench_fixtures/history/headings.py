@@ -87,16 +87,8 @@ def read_heading(path: Path) -> Heading:
 
 def heading_of(place: SavedAt, run: Run[RecordHead]) -> Heading:
     """The heading of a run that was read from there."""
-    return Heading(
-        place=place,
-        provenance=run.provenance,
-        state=run.state,
-        is_baseline=run.is_baseline,
-        measured=len(run.measured()),
-        records=len(run.records),
-        blessing=run.blessing,
-        selection=run.selection,
-    )
+    counts = len(run.measured()), len(run.records)
+    return Heading(place, run.provenance, run.state, run.is_baseline, *counts, run.blessing, run.selection)
 
 
 def readable(places: Iterable[PlaceT], read: Callable[[PlaceT], T], pass_over: PassOver) -> Iterator[tuple[PlaceT, T]]:

@@ -70,12 +70,8 @@ def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float
     """All but the columns of the run. pandas takes no surrogates, so they have to be taken out of it."""
     return {
         **metric_values(record, variant),  # a project's own may have any name in runs of before
-        "test": record.test,
-        "scenario": record.scenario,
-        "case": record.case,
-        "variant": record.variant,
+        **{name: getattr(record, name) for name in ("test", "scenario", "case", "variant", "reason")},
         "label": variant.label if variant else "",
         "status": record.status.value,
-        "reason": record.reason,
         **workload_columns(record.workload),
     }
