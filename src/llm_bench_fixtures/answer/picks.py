@@ -212,7 +212,6 @@ def _ranked(
         outcome, order = (Outcome.REFERENCE if best == reference else Outcome.WINNER), [best, *level]
     open_ = [gains[name] if best == reference else to_best[name] for name in unclear]
     runs = len(standings.seen.reference.by_run) if standings.seen.reference else 1
-    tied = _tied_with_reference if best == reference else _tied
     beyond = {name: compare(name, best) for name in names if name not in kept}
     certain = {name for name, found in beyond.items() if found.is_faster}
     probable = {name for name in beyond if name in blank.undecided and _is_probably_faster(beyond[name])}
@@ -223,32 +222,23 @@ def _ranked(
         choices=tuple(choice(name, name in better or not is_in, name in unclear) for name in order),
         better=tuple(better),
         beyond_limit=tuple(choice(name, name in certain, name not in certain) for name in faster),
-        runs_to_decide=_runs_to_decide(open_, runs, tied),
+        runs_to_decide=_runs_to_decide(open_, runs, over_reference=best == reference),
     )
 
 
-def _runs_to_decide(found: Sequence[Found], runs: int, tied: Callable[[float], float]) -> int | None:
-    """How many runs it takes until each interval excludes 1, or shows that there is no difference that matters.
+def _runs_to_decide(found: Sequence[Found], runs: int, *, over_reference: bool) -> int | None:
+    """How many runs it takes until each interval excludes 1, or shows that there is no difference that matters: over
+    the reference by ending below a gain that matters, else by being no wider than WIDE to either side.
 
-    An interval narrows with the root of the number of its rounds. runs: so many were pooled. tied: half the width, by
-    the logarithm of the ratio, at which an interval shows that.
+    An interval narrows with the root of the number of its rounds. runs: so many were pooled.
     """
     intervals = [one for one in found if isinstance(one, Speedup) and one.low < one.high]
     if not found or len(intervals) < len(found):
         return None
     logs = [(math.log(one.ratio), math.log(one.high / one.low) / 2) for one in intervals]
-    excess = max(half / max(abs(log), tied(log)) for log, half in logs)
+    tied = math.log1p(SMALL)  # WIDE is as much
+    excess = max(half / max(abs(log), tied - (log if over_reference else 0.0)) for log, half in logs)
     return max(math.ceil(runs * excess**2), runs + 1)
-
-
-def _tied(_: float) -> float:
-    """No wider than WIDE to either side."""
-    return math.log1p(WIDE)
-
-
-def _tied_with_reference(log_ratio: float) -> float:
-    """Ending below a gain that matters."""
-    return math.log1p(SMALL) - log_ratio
 
 
 def _is_probably_faster(found: Found) -> bool:
