@@ -71,7 +71,8 @@ class _Comparer:
         self._of_tasks = task_metrics((*base.provenance.tasks, *head.provenance.tasks))
         self._metrics = with_tasks(metrics, (*base.provenance.tasks, *head.provenance.tasks))
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
-        self._pairs = list(self._measured_pairs())
+        measured = {record.test: record for record in base.measured()}
+        self._pairs = [(measured[after.test], after) for after in head.measured() if after.test in measured]
         self._noise = margins.TimingNoise((noise_floor(base), noise_floor(head)), len(self._pairs))
         self._slowdown = margins.mean_slowdown((after.probe_s, before.probe_s) for before, after in self._pairs)
         self._ran_before = [_tests_before(run) for run in (base, head)]
@@ -95,11 +96,6 @@ class _Comparer:
             slowdown=self._slowdown,
             notes=(*notes, *self._notes()),
         )
-
-    def _measured_pairs(self) -> Iterator[tuple[Record, Record]]:
-        """The records of each test that both runs measured."""
-        measured = {record.test: record for record in self._base.measured()}
-        return ((measured[after.test], after) for after in self._head.measured() if after.test in measured)
 
     def _speedup_pairs(self) -> Iterator[tuple[Record, Record]]:
         """Yield the records of tests whose speed-ups can be compared and are to be judged."""
@@ -249,14 +245,9 @@ def _severity(one: Judgement) -> tuple[bool, bool, bool]:
 
 def variant_metrics(variant: VariantResult) -> dict[str, float]:
     """The metrics that are the same for all of a variant's tests."""
-    of_load = {
-        "load_s": variant.load_s,
-        "compile_s": variant.compile_s,
-        "conversion_s": variant.conversion_s,
-        "first_generate_s": variant.first_generate_s,
-        "libraries_bytes": variant.resident_before_load_bytes,
-    }
-    values = {**of_load, "weight_bytes": variant.weight_bytes, **variant.quality}
+    names = ("load_s", "compile_s", "conversion_s", "first_generate_s", "weight_bytes")
+    own = {name: getattr(variant, name) for name in names}
+    values = {**own, "libraries_bytes": variant.resident_before_load_bytes, **variant.quality}
     return {name: value for name, value in values.items() if value is not None}
 
 
