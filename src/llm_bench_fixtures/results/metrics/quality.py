@@ -23,6 +23,23 @@ from llm_bench_fixtures.results.metrics.metric import (
 _divergence_row = partial(quality_row, unit=Unit.NATS_PER_TOKEN, source="llama-perplexity")
 _error_row = partial(quality_row, unit=Unit.NATS_PER_TOKEN, direction=Direction.NEITHER)
 
+_DIVERGENCES = (
+    _divergence_row("kld_p50", "Median divergence", "KLD p50", formula="median of the tokens' divergences"),
+    _divergence_row(
+        name="kld_p99",
+        title="99th percentile of the divergence",
+        column="KLD p99",
+        formula="99th percentile of the tokens' divergences; none below 100 tokens",
+    ),
+    _divergence_row(
+        name="kld_p999",
+        title="99.9th percentile of the divergence",
+        column="KLD p99.9",
+        formula="99.9th percentile of the tokens' divergences; none below 1000 tokens",
+    ),
+    _divergence_row("kld_max", "Largest divergence", "KLD max", formula="largest of the tokens' divergences"),
+)
+
 QUALITY: tuple[Metric, ...] = (
     quality_row(
         name="loss",
@@ -92,34 +109,16 @@ QUALITY: tuple[Metric, ...] = (
         column="KLD ±",
         formula="half-width of a 95 % interval of kld_mean where the reference's p were sampled; 0 where all were kept",
     ),
-    _divergence_row("kld_p50", "Median divergence", "KLD p50", formula="median of the tokens' divergences"),
-    _divergence_row(
-        name="kld_p99",
-        title="99th percentile of the divergence",
-        column="KLD p99",
-        formula="99th percentile of the tokens' divergences; none below 100 tokens",
+    *_DIVERGENCES,
+    *(
+        _error_row(
+            name=f"{one.name}_error",
+            title=f"Error of the {one.title_in_sentence}",
+            column=f"{one.column} ±",
+            formula=f"as kld_error, of {one.name}",
+        )
+        for one in _DIVERGENCES
     ),
-    _divergence_row(
-        name="kld_p999",
-        title="99.9th percentile of the divergence",
-        column="KLD p99.9",
-        formula="99.9th percentile of the tokens' divergences; none below 1000 tokens",
-    ),
-    _divergence_row("kld_max", "Largest divergence", "KLD max", formula="largest of the tokens' divergences"),
-    _error_row("kld_p50_error", "Error of the median divergence", "KLD p50 ±", formula="as kld_error, of kld_p50"),
-    _error_row(
-        name="kld_p99_error",
-        title="Error of the 99th percentile of the divergence",
-        column="KLD p99 ±",
-        formula="as kld_error, of kld_p99",
-    ),
-    _error_row(
-        name="kld_p999_error",
-        title="Error of the 99.9th percentile of the divergence",
-        column="KLD p99.9 ±",
-        formula="as kld_error, of kld_p999",
-    ),
-    _error_row("kld_max_error", "Error of the largest divergence", "KLD max ±", formula="as kld_error, of kld_max"),
     quality_row(
         name="top1_agreement",
         title="Agreement on the most likely token",
