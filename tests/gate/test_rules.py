@@ -7,7 +7,7 @@ import pytest
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.gate.rules import NamedRule, Rules, check_marks, check_targets, in_words, parse_rules
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Force, Kind, Metric, Tolerance, Unit, registry
-from llm_bench_fixtures.results.metrics.metric import MLPERF_FLOOR
+from llm_bench_fixtures.results.metrics.quality import MLPERF_FLOOR
 
 METRIC = {metric.name: metric for metric in METRICS}
 

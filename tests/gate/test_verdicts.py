@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio
 from llm_bench_fixtures.results.metrics import Direction, Tolerance
-from llm_bench_fixtures.results.metrics.metric import MLPERF_FLOOR
+from llm_bench_fixtures.results.metrics.quality import MLPERF_FLOOR
 
 LOWER, HIGHER, NEITHER = Direction.LOWER_IS_BETTER, Direction.HIGHER_IS_BETTER, Direction.NEITHER
 REGRESSED, IMPROVED = Verdict.REGRESSED, Verdict.IMPROVED

@@ -7,27 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from llm_bench_fixtures.results.metrics.metric import (
-    NEVER_JUDGED,
-    Direction,
-    Metric,
-    ReportTable,
-    Tolerance,
-    Unit,
-    Value,
-    throughput_row,
-    timing_row,
-)
+from llm_bench_fixtures.results.metrics.metric import Direction, Metric, ReportTable, Tolerance, Unit, Value
+from llm_bench_fixtures.results.metrics.rows import NEVER_JUDGED, throughput_row, timing_row
 from llm_bench_fixtures.results.prefill_decode import mean_over_prompts
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.speedup import disturbed_rounds, record_speedup
-from llm_bench_fixtures.statistics.spread import (
-    Interval,
-    coefficient_of_variation,
-    interval,
-    quartiles,
-    standard_deviation,
-)
+from llm_bench_fixtures.statistics.spread import coefficient_of_variation, interval, quartiles, standard_deviation
 
 T = TypeVar("T")
 
@@ -51,10 +36,6 @@ def _part_of(find: Callable[[Record], T | None], part: Callable[[T], float]) -> 
     return value
 
 
-def _interval(record: Record) -> Interval | None:
-    return interval(record.rounds_s)
-
-
 def _ms_per_token(record: Record, _: VariantResult) -> float | None:
     if not record.workload or not record.rounds_s:
         return None
@@ -64,10 +45,6 @@ def _ms_per_token(record: Record, _: VariantResult) -> float | None:
 def _per_sample_latency(record: Record, _: VariantResult) -> float | None:
     per_round = [mean_over_prompts(list(zip(record.batch_rows, one, strict=True))) for one in record.batches_s]
     return statistics.median(per_round) if per_round else None
-
-
-def _disturbed_rounds(record: Record, _: VariantResult) -> float | None:
-    return sum(disturbed_rounds(record)) if record.waited_s else None
 
 
 # How far rounds scatter is no property of the code: it is never judged.
@@ -158,7 +135,7 @@ LATENCY: tuple[Metric, ...] = (
         title="Latency, lower bound",
         column="from",
         formula="lower end of Student's 95 % interval of the rounds' geometric mean; at least three rounds",
-        value=_part_of(_interval, lambda found: found.low),
+        value=_part_of(lambda record: interval(record.rounds_s), lambda found: found.low),
         tables={ReportTable.VARIATION: 20},
     ),
     _scatter_row(
@@ -166,7 +143,7 @@ LATENCY: tuple[Metric, ...] = (
         title="Latency, upper bound",
         column="to",
         formula="upper end of Student's 95 % interval of the rounds' geometric mean",
-        value=_part_of(_interval, lambda found: found.high),
+        value=_part_of(lambda record: interval(record.rounds_s), lambda found: found.high),
         tables={ReportTable.VARIATION: 30},
     ),
     _count_row(
@@ -219,7 +196,7 @@ LATENCY: tuple[Metric, ...] = (
             "the threads, not counting waits for each other; none where the system doesn't report it"
         ),
         source="own; from Linux's run-queue wait",
-        value=_disturbed_rounds,
+        value=lambda record, _: sum(disturbed_rounds(record)) if record.waited_s else None,
         tables={ReportTable.VARIATION: 45},
     ),
 )

@@ -7,18 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.results.metrics.metric import (
-    NEVER_JUDGED,
-    Direction,
-    Metric,
-    ReportTable,
-    Tolerance,
-    Unit,
-    Value,
-    exact_row,
-    memory_row,
-    timing_row,
-)
+from llm_bench_fixtures.results.metrics.metric import Direction, Metric, ReportTable, Tolerance, Unit, Value
+from llm_bench_fixtures.results.metrics.rows import NEVER_JUDGED, exact_row, memory_row, timing_row
 from llm_bench_fixtures.results.record import MemoryFacts, WorkloadFacts
 
 

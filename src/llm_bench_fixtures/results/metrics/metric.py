@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import TypeAlias
 
 from llm_bench_fixtures.errors import UnknownName
@@ -77,9 +76,6 @@ class Tolerance:
     """A relative change that no uncertainty excuses."""
 
 
-NEVER_JUDGED = Tolerance(force=Force.OFF)
-MLPERF_FLOOR = 1 / 0.99 - 1  # MLPerf's inference rules: at least 99 % of the reference's quality
-
 BY_KIND: Mapping[Kind, Tolerance] = {
     Kind.EXACT: Tolerance(),
     Kind.MEMORY: Tolerance(relative=0.10, absolute=5e6),
@@ -150,13 +146,5 @@ class Metric:
         """Tolerance of its own, else of its kind. A metric without a better direction is never judged, unless it is
         exact."""
         if self.direction is Direction.NEITHER and self.kind is not Kind.EXACT:
-            return NEVER_JUDGED
+            return Tolerance(force=Force.OFF)
         return self.tolerance or BY_KIND[self.kind]
-
-
-# What the rows of METRICS have in common. Each begins with its name, its title and its column.
-timing_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
-throughput_row = partial(timing_row, unit=Unit.TOKENS_PER_SECOND, direction=Direction.HIGHER_IS_BETTER)
-memory_row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.MEMORY)
-exact_row = partial(memory_row, kind=Kind.EXACT)
-quality_row = partial(Metric, unit=Unit.NONE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
-from llm_bench_fixtures.results.metrics.metric import Direction, Metric, Unit, quality_row
+from llm_bench_fixtures.results.metrics.metric import Direction, Metric, Unit
 from llm_bench_fixtures.results.metrics.quality import FLIPS, POINTS
+from llm_bench_fixtures.results.metrics.rows import quality_row
 
 PREFIX = "task_"
 DIRECTIONS = {

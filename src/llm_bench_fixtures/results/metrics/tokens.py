@@ -8,16 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from llm_bench_fixtures.results import prefill_decode, roofline
-from llm_bench_fixtures.results.metrics.metric import (
-    NEVER_JUDGED,
-    Direction,
-    Metric,
-    ReportTable,
-    Unit,
-    Value,
-    throughput_row,
-    timing_row,
-)
+from llm_bench_fixtures.results.metrics.metric import Direction, Metric, ReportTable, Unit, Value
+from llm_bench_fixtures.results.metrics.rows import NEVER_JUDGED, throughput_row, timing_row
 from llm_bench_fixtures.results.noise import probe_medians_s
 from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
 from llm_bench_fixtures.statistics.spread import percentile
