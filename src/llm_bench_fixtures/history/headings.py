@@ -41,6 +41,12 @@ class Heading:
     selection: tuple[str, ...] = ()
     """Parts of the command line that narrowed the tests."""
 
+    @classmethod
+    def of(cls, place: SavedAt, run: Run[RecordHead]) -> Heading:
+        """The heading of a run that was read from there."""
+        counts = len(run.measured()), len(run.records)
+        return cls(place, run.provenance, run.state, run.is_baseline, *counts, run.blessing, run.selection)
+
     @property
     def started(self) -> datetime:
         """When the run started, in UTC."""
@@ -82,13 +88,7 @@ PassOver = Callable[[Unreadable], None]
 
 def read_heading(path: Path) -> Heading:
     """Read the heading of the run in a file. Raises UnreadableResults."""
-    return heading_of(path, read_run_of(path, RecordHead))
-
-
-def heading_of(place: SavedAt, run: Run[RecordHead]) -> Heading:
-    """The heading of a run that was read from there."""
-    counts = len(run.measured()), len(run.records)
-    return Heading(place, run.provenance, run.state, run.is_baseline, *counts, run.blessing, run.selection)
+    return Heading.of(path, read_run_of(path, RecordHead))
 
 
 def readable(places: Iterable[PlaceT], read: Callable[[PlaceT], T], pass_over: PassOver) -> Iterator[tuple[PlaceT, T]]:

@@ -17,15 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from llm_bench_fixtures import errors
-from llm_bench_fixtures.history.headings import (
-    Heading,
-    PassOver,
-    Unreadable,
-    heading_of,
-    headings,
-    oldest_first,
-    readable,
-)
+from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first, readable
 from llm_bench_fixtures.history.saved import SavedAt, read_run_of
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.reading import listed, refusal
@@ -131,7 +123,7 @@ class RunFolder:
             values = [[one.metrics.get(name, nan) for name in metrics] for one in run.records]
             shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
             benchmarks = tuple((one.test, one.variant) for one in run.records)
-            yield Values(heading_of(path, run), benchmarks, shaped)
+            yield Values(Heading.of(path, run), benchmarks, shaped)
 
 
 def find_storage(given: str | None, start: Path) -> Path:
