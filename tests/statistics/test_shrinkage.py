@@ -14,14 +14,14 @@ from llm_bench_fixtures.statistics.shrinkage import (
     NO_PRIOR,
     VarianceEstimate,
     estimate_prior,
-    estimate_variance,
     inverse_trigamma,
     shrink,
+    variance_of,
 )
 
 
 def test_the_variance_of_values_by_hand() -> None:
-    assert estimate_variance([1.0, 2.0, 3.0]) == VarianceEstimate(1.0, 2)
+    assert variance_of([1.0, 2.0, 3.0]) == VarianceEstimate(1.0, 2)
 
 
 def test_the_mean_of_both_goes_by_degrees_of_freedom() -> None:

@@ -19,7 +19,7 @@ from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, METRICS, Direction, Metric
 from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
 from llm_bench_fixtures.statistics.robust import clip_outliers, hodges_lehmann
-from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_variance, shrink
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink, variance_of
 from llm_bench_fixtures.statistics.spread import student_half_width
 
 # What is known of each round.
@@ -141,7 +141,7 @@ def estimate(
         return None
     values, kept = clip_outliers(differences, scale)
     mean = statistics.fmean(values)
-    variance = shrink(estimate_variance(values), prior, most_borrowed)
+    variance = shrink(variance_of(values), prior, most_borrowed)
     deviation = math.sqrt(variance.variance)
     error = deviation / math.sqrt(count) / kept
     margin = student_half_width(error, variance.freedom, 1 - alpha)

@@ -23,7 +23,7 @@ from llm_bench_fixtures.statistics.shrinkage import (
     LEAST_COMPARISONS,
     VarianceEstimate,
     estimate_prior,
-    estimate_variance,
+    variance_of,
 )
 from llm_bench_fixtures.statistics.spread import share_of_look
 
@@ -187,6 +187,6 @@ def _expected(
     """What is known of all hypotheses of one level helps with each: the variance between pairs that is expected of any
     of them, the standard deviation at least, and how much may be borrowed, as for `shrink`."""
     groups = [differences[one] for one in alike]
-    prior = estimate_prior([estimate_variance(values) for values in groups if len(values) >= LEAST_PAIRS])
+    prior = estimate_prior([variance_of(values) for values in groups if len(values) >= LEAST_PAIRS])
     scale = common_scale(groups) if len(groups) >= LEAST_COMPARISONS else 0.0
     return prior, scale, GROUPS_BORROW if isinstance(alike[0], HypothesisGroup) else MOST_BORROWED

@@ -15,13 +15,7 @@ from itertools import combinations
 
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import share_blocks
-from llm_bench_fixtures.statistics.shrinkage import (
-    NO_PRIOR,
-    VarianceEstimate,
-    estimate_prior,
-    estimate_variance,
-    shrink,
-)
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior, shrink, variance_of
 from llm_bench_fixtures.statistics.spread import GATE_CONFIDENCE, student_half_width
 
 LEAST_ROUNDS = 2
@@ -61,7 +55,7 @@ def noise_floor(run: Run) -> NoiseFloor:
     pairs = (pair for records in alike.values() for pair in combinations(records[:MOST_ALIKE], 2))
     differences = sorted(abs(math.log(a_s / b_s)) for (a_s, a), (b_s, b) in pairs if not share_blocks(a, b))
     found = differences[math.ceil(0.95 * len(differences)) - 1] if differences else 0.0
-    scatter = [estimate_variance(_logs(one)) for one in run.measured() if len(one.rounds_s) >= LEAST_ROUNDS]
+    scatter = [variance_of(_logs(one)) for one in run.measured() if len(one.rounds_s) >= LEAST_ROUNDS]
     floor = found if len(differences) >= ENOUGH_PAIRS else max(found, ASSUMED)
     return NoiseFloor(floor, len(differences), estimate_prior(scatter))
 
@@ -115,7 +109,7 @@ def _variance_of_difference(of: Record, over: Record, expected: VarianceEstimate
     """Variance of the difference of the mean logs. Both sides' own is shrunk at once, so that what is borrowed counts
     once."""
     sizes = [len(one.rounds_s) for one in (of, over)]
-    own = [estimate_variance(_logs(one)) for one in (of, over)]
+    own = [variance_of(_logs(one)) for one in (of, over)]
     of_means = [replace(one, variance=one.variance / size) for one, size in zip(own, sizes, strict=True)]
     prior = replace(expected, variance=expected.variance * sum(1 / size for size in sizes))
     return shrink(of_means[0].plus(of_means[1]), prior)

@@ -41,7 +41,7 @@ class VarianceEstimate:
 NO_PRIOR = VarianceEstimate(0.0, 0.0)
 
 
-def estimate_variance(values: Sequence[float]) -> VarianceEstimate:
+def variance_of(values: Sequence[float]) -> VarianceEstimate:
     """values: two or more."""
     return VarianceEstimate(variance(values), len(values) - 1)
 
