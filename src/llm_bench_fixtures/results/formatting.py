@@ -12,13 +12,6 @@ from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
 MISSING = "–"
 MINUS = "−"  # U+2212, as wide as the plus
 MOST_DIGITS = 4  # after the point of a percentage
-UNIT_IN_COLUMN = (
-    Unit.TOKENS_PER_SECOND,
-    Unit.MILLISECONDS_PER_TOKEN,
-    Unit.NATS_PER_TOKEN,
-    Unit.TOKENS_PER_JOULE,
-    Unit.JOULES,
-)
 BYTE_SIZES = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 SECOND_SIZES = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 FLOP_SIZES = {"TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6}
@@ -121,7 +114,7 @@ class Notation(Enum):
     TEXT = member(str)  # text, set as numbers are
 
 
-BY_UNIT = {
+BY_UNIT = {  # the notations that write the unit, or that need none
     Unit.SECONDS: Notation.SECONDS,
     Unit.BYTES: Notation.BYTES,
     Unit.FLOPS: Notation.FLOPS,
@@ -145,4 +138,4 @@ def written(value: float | None, notation: Notation) -> str:
 def with_unit(value: float | None, metric: Metric) -> str:
     """The value outside of any table."""
     text = written(value, notation_of(metric))
-    return f"{text} {metric.unit}" if metric.unit in UNIT_IN_COLUMN and value is not None else text
+    return text if value is None or metric.unit in (*BY_UNIT, Unit.NONE) else f"{text} {metric.unit}"
