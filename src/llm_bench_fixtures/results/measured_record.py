@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, Unit
 from llm_bench_fixtures.results.record import Record, VariantResult
@@ -20,7 +20,7 @@ NOT_SCORED = (
 V = TypeVar("V")
 
 
-class UntilScored(Mapping[str, V], Generic[V]):
+class UntilScored(Mapping[str, V]):
     """Values by name, some of which are known once the variant is scored: who reads one of these has it scored."""
 
     def __init__(self, known: Mapping[str, V], score: Callable[[], Mapping[str, V]]) -> None:
@@ -84,29 +84,20 @@ def with_metrics(
     score: scores the variant, where that has yet to be done. It is called where the quality is read: by the test, or by
     a formula of the project's own.
     """
-    values: Mapping[str, float]
-    absent: Mapping[str, str]
     if score is None:
         values = metric_values(record, variant, metrics.values())
         absent = {name: why_absent(metric, record, variant) for name, metric in metrics.items() if name not in values}
-    else:
-        scored = cache(lambda: with_metrics(record, score(), metrics))
-        asking = replace(variant, quality=UntilScored({}, lambda: score().quality))
-        own = [metric for name, metric in metrics.items() if metric.value is not None and name not in METRIC_BY_NAME]
-        known = metric_values(record, variant, METRIC_BY_NAME.values())
-        if known:
-            found = {metric.name: metric.of(record, asking) for metric in own}
-            known |= {name: value for name, value in found.items() if value is not None}
-        values = UntilScored(known, lambda: scored().metrics)
-        absent = UntilScored(
-            {
-                name: why_absent(metric, record, variant)
-                for name, metric in metrics.items()
-                if name not in known and metric.value is not None
-            },
-            lambda: scored().absent,
-        )
-    return MeasuredRecord(**{**vars(record), "metrics": values}, absent=absent)
+        return MeasuredRecord(**{**vars(record), "metrics": values}, absent=absent)
+    scored = cache(lambda: with_metrics(record, score(), metrics))
+    asking = replace(variant, quality=UntilScored({}, lambda: score().quality))
+    computed = {name: metric for name, metric in metrics.items() if metric.value is not None}
+    known = metric_values(record, variant)
+    if known:
+        found = {name: one.of(record, asking) for name, one in computed.items() if name not in METRIC_BY_NAME}
+        known |= {name: value for name, value in found.items() if value is not None}
+    lacking = {name: why_absent(one, record, variant) for name, one in computed.items() if name not in known}
+    fields = {**vars(record), "metrics": UntilScored(known, lambda: scored().metrics)}
+    return MeasuredRecord(**fields, absent=UntilScored(lacking, lambda: scored().absent))
 
 
 def why_absent(metric: Metric, record: Record, variant: VariantResult) -> str:
