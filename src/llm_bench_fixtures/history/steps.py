@@ -49,11 +49,13 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
     logs = np.log(np.asarray(values, dtype=np.float64))
     if len(logs) < 2 or np.ptp(logs) < LEAST_STEP:
         return []
-    is_constant = _is_constant(logs)
+    differences = np.abs(np.diff(logs))  # of neighbours, nearly all of which have no step between them
+    is_constant = (differences < FLOAT_ERROR).sum() * 2 >= len(differences)
     least_runs = 1 if is_constant else LEAST_RUNS
     if len(logs) < 2 * least_runs:
         return []
-    scatter = LEAST_SCATTER if is_constant else max(_scatter(logs), LEAST_SCATTER)
+    deviation = float(np.median(differences) * NORMAL_MAD / np.sqrt(2))  # of a run around its level
+    scatter = LEAST_SCATTER if is_constant else max(deviation, LEAST_SCATTER)
     calm = logs if is_constant else _without_outliers(logs, scatter)
     runs = np.log(len(calm))
     found = optimal_steps(calm, FIRST_PENALTY * scatter**2 * runs, least_runs)
@@ -61,24 +63,6 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
     found = optimal_steps(calm, PENALTY * variance * runs, least_runs)
     levels = _levels(logs, found)
     return [step for step in found if abs(levels[step] - levels[step - 1]) >= LEAST_STEP]
-
-
-def _is_constant(logs: Floats) -> bool:
-    """Whether at least half of the runs are the same as the one before."""
-    import numpy as np
-
-    differences = np.diff(logs)
-    return bool((np.abs(differences) < FLOAT_ERROR).sum() * 2 >= len(differences))
-
-
-def _scatter(logs: Floats) -> float:
-    """The standard deviation of a run around its level, in logarithms.
-
-    It is computed from the differences of neighbours, since nearly all of them have no step between them.
-    """
-    import numpy as np
-
-    return float(np.median(np.abs(np.diff(logs))) * NORMAL_MAD / np.sqrt(2))
 
 
 def _without_outliers(logs: Floats, scatter: float) -> Floats:
