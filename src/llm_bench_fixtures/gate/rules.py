@@ -79,14 +79,12 @@ class Rules:
     def of(self, metric: Metric, scenario: str = "", mark: Mapping[str, str] = MappingProxyType({})) -> Tolerance:
         """The rule for a metric of a test of that scenario. mark: what the test's marker allows, by metric or kind."""
         rule = metric.default_tolerance
-        for where in dict.fromkeys(("", scenario)):
+        levels = [[one for one in self.named if one.scenario == where] for where in dict.fromkeys(("", scenario))]
+        for level in (*levels, [NamedRule(target, change) for target, change in mark.items()]):
             for target in (metric.kind.value, metric.name):
-                for one in self.named:
-                    if (one.scenario, one.target) == (where, target):
+                for one in level:
+                    if one.target == target:
                         rule = _overridden(rule, metric, target, one.change)
-        for target in (metric.kind.value, metric.name):
-            if target in mark:
-                rule = _overridden(rule, metric, target, mark[target])
         return rule
 
 
