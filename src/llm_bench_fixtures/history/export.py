@@ -17,7 +17,7 @@ from llm_bench_fixtures.history.headings import PassOver, readable, run_facts
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, for_csv, workload_columns
 from llm_bench_fixtures.writing import replacing
 
@@ -116,22 +116,18 @@ def tidy_tables(
     """A table of COLUMNS for each run that can be read.
 
     wanted: the names of metrics; empty for all. metrics: those that are known, by name. NUMBER_COLUMNS are float64:
-    NaN in a row without a metric, or of a benchmark whose workload isn't known.
+    NaN in a row without a metric, or of a benchmark whose workload isn't known. A metric that is not known has no unit,
+    direction and kind.
     """
-    for place, run in readable(places, read_saved_run, pass_over):
-        yield tidy_table(run, storage.name(place), wanted, metrics)
-
-
-def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
-    """The table of one run. A metric that is not known has no unit, direction and kind."""
     import pandas as pd
 
-    rows = [row for record in run.records for row in _rows(record, wanted, metrics)]
-    table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
-    table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))
-    for position, (name, value) in enumerate(run_facts(file, run.provenance, run.state).items()):
-        table.insert(position, name, value)
-    return table
+    for place, run in readable(places, read_saved_run, pass_over):
+        rows = [row for record in run.records for row in _rows(record, wanted, metrics)]
+        table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
+        table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))
+        for position, (name, value) in enumerate(run_facts(storage.name(place), run.provenance, run.state).items()):
+            table.insert(position, name, value)
+        yield table
 
 
 def _rows(record: Record, wanted: Collection[str], metrics: Mapping[str, Metric]) -> Iterator[tuple[object, ...]]:
