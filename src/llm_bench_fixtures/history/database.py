@@ -225,9 +225,7 @@ class Database:
     def _headings(self, rows: Iterable[sa.Row[Any]], pass_over: PassOver) -> Iterator[Heading]:
         """Headings of rows that begin with HEADING. Values are taken by place: by name they take half of the time."""
         for row in rows:
-            number, origin, state, is_baseline, measured, benchmarks, blessed, blessed_at, selection = row[
-                : len(HEADING)
-            ]
+            number, origin, state, is_baseline, measured, benchmarks, blessed, blessed_at, selection, *_ = row
             place = Address(self.url, number)
             try:
                 provenance = storage.decode(origin.encode(), Provenance, place)

@@ -29,12 +29,7 @@ def git(folder: Path, *arguments: str) -> str:
     if program is None:
         raise GitFailed("there is no git on the PATH")
     done = subprocess.run(  # noqa: S603  # never a shell
-        [program, *arguments],
-        cwd=folder,
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        check=False,
+        [program, *arguments], cwd=folder, capture_output=True, encoding="utf-8", errors="surrogateescape", check=False
     )
     if done.returncode:
         raise GitFailed(f"git {' '.join(arguments)}: {first_line(done.stderr) or f'status {done.returncode}'}")

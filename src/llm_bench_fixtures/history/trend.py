@@ -157,14 +157,8 @@ def _line(metric: str, variant: str, values: Floats) -> TrendLine | None:
         return None
     values = values[~np.isnan(values[:, positions]).all(axis=1)]
     levels = np.exp(_run_levels(np.log(values[:, positions])))
-    return TrendLine(
-        metric,
-        variant,
-        len(values),
-        tuple(positions.tolist()),
-        tuple(levels.tolist()),
-        tuple(_levels(positions, levels)),
-    )
+    points = tuple(positions.tolist()), tuple(levels.tolist())
+    return TrendLine(metric, variant, len(values), *points, tuple(_levels(positions, levels)))
 
 
 def _linked_to_newest(known: NDArray[np.bool_]) -> NDArray[np.int64]:

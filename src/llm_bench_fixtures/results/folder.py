@@ -29,12 +29,7 @@ TRACEBACK = re.compile(r"[0-9a-f]{8}\.txt")  # named by its content: unique to w
 MOST_TRACEBACKS = 30  # tracebacks that a run keeps
 EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
 OWN_FILES = (
-    RESULTS_FILE,
-    AGREEMENT_FILE,
-    TABLE_FILE,
-    MARKDOWN_FILE,
-    LATEX_FILE,
-    PAGE_FILE,
+    *(RESULTS_FILE, AGREEMENT_FILE, TABLE_FILE, MARKDOWN_FILE, LATEX_FILE, PAGE_FILE),
     *(f"{PLOTS}/{name}{ending}" for name in PICTURES for ending in ENDINGS),
 )  # and tracebacks
 FOLDERS = (PLOTS, ERRORS)

@@ -16,11 +16,7 @@ from llm_bench_fixtures.results.metrics.quality import FLIPS, POINTS
 from llm_bench_fixtures.results.metrics.rows import quality_row
 
 PREFIX = "task_"
-DIRECTIONS = {
-    True: Direction.HIGHER_IS_BETTER,
-    False: Direction.LOWER_IS_BETTER,
-    None: Direction.NEITHER,
-}
+DIRECTIONS = {True: Direction.HIGHER_IS_BETTER, False: Direction.LOWER_IS_BETTER, None: Direction.NEITHER}
 CHANGE, CHANGE_ERROR, LOST, GAINED = COMPARED = ("change", "change_error", "lost", "gained")
 
 
