@@ -151,10 +151,5 @@ def _is_burst(record: Record) -> bool:
 
 def undecided(seen: Evidence) -> Iterator[str]:
     """The names of those for which the rounds are too few."""
-    topics = {
-        "batching": of_batches,
-        "the KV cache": of_cache,
-        "padding": of_padding,
-        "longer prompts": of_length,
-    }
+    topics = {"batching": of_batches, "the KV cache": of_cache, "padding": of_padding, "longer prompts": of_length}
     return (topic for topic, effects in topics.items() if is_unclear(effects(seen)))

@@ -101,10 +101,8 @@ class CoresApart:
 def cores_apart(run: Run) -> CoresApart:
     """The pairs of a variant and the reference in which data took at least APART times as long as at best. A state that
     lasted for the whole run is not seen."""
-    found = [
-        sorted(chain.from_iterable(one.core_to_core for one in own))
-        for own in _by_run(record for record in run.measured() if record.variant != run.reference)
-    ]
+    by_run = _by_run(record for record in run.measured() if record.variant != run.reference)
+    found = [sorted(chain.from_iterable(one.core_to_core for one in own)) for own in by_run]
     times = [one / looks[int(BEST_SHARE * len(looks))] for looks in found for one in looks]
     apart = [one for one in times if one >= APART]
     return CoresApart(len(apart), len(times), fmean(apart) if apart else 0.0)

@@ -192,11 +192,8 @@ def _ranked(
     is_in = reference in kept  # else a variant that keeps the limits is used though it is slower
     blank = replace(blank, keeps_reference=is_in, reference=choice(reference, False, False))
     gains = {name: compare(name, reference) for name in names if name in kept}
-    near = sorted(
-        (name for name, found in gains.items() if not (is_in and found.is_slower)),
-        key=lambda name: (gains[name].is_faster, gains[name].ratio),
-        reverse=True,
-    )
+    near = [name for name, found in gains.items() if not (is_in and found.is_slower)]
+    near.sort(key=lambda name: (gains[name].is_faster, gains[name].ratio), reverse=True)
     if not is_in and not near:
         return replace(blank, outcome=Outcome.UNMET)
     better = [name for name in near if gains[name].is_faster]

@@ -77,18 +77,14 @@ class Standings:
         """The limits that are applied, each with the metric that it is of here, and with every variant's figure."""
         found: list[tuple[Limit, Metric, Mapping[str, Estimate]]] = []
         for limit in self.need.limits:
+            own = self.run.reference if limit.is_of_quality else ""  # its own measure: its value alone says nothing
             for metric in limit.metrics:
-                records = ((self.records.get(one.id), one) for one in self.run.variants)
-                figures = {one.id: estimate_of(metric, record, one, self.seen) for record, one in records}
-                if self._is_measured(limit, figures):
+                variants = self.run.variants
+                figures = {one.id: estimate_of(metric, self.records.get(one.id), one, self.seen) for one in variants}
+                if any(one is not None for name, one in figures.items() if name != own):
                     found.append((limit, metric, figures))
                     break
         return found
-
-    def _is_measured(self, limit: Limit, found: Mapping[str, Estimate]) -> bool:
-        """Whether some variant has a value; of quality, one other than the reference, which is its own measure."""
-        own = self.run.reference if limit.is_of_quality else ""
-        return any(one is not None for name, one in found.items() if name != own)
 
     @property
     def applied(self) -> Mapping[Limit, Metric]:
@@ -172,11 +168,8 @@ def is_near_lossless(variant: VariantResult) -> bool:
 def near_lossless(run: Run) -> tuple[str, ...]:
     """Ids of near-lossless variants in the run's order, which says nothing of their quality. Variants that ran the same
     as the reference are not named."""
-    return tuple(
-        variant.id
-        for variant in run.variants
-        if is_near_lossless(variant) and not ran_the_same(run, variant.id, run.reference)
-    )
+    near = (one.id for one in run.variants if is_near_lossless(one))
+    return tuple(name for name in near if not ran_the_same(run, name, run.reference))
 
 
 @dataclass(frozen=True)
