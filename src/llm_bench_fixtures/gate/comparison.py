@@ -80,14 +80,11 @@ class _Comparer:
 
     def compare(self, notes: Sequence[str]) -> Comparison:
         is_comparable = not self._obstacle(Kind.EXACT)
+        of_tests = (one for pair in self._pairs for one in self._of_records(*pair))
         return Comparison(
             base=self._base,
             head=self._head,
-            judgements=(
-                *self._of_variants(),
-                *self._of_speedups(),
-                *(one for pair in self._pairs for one in self._of_records(*pair)),
-            ),
+            judgements=(*self._of_variants(), *self._of_speedups(), *of_tests),
             speedups=(len(self._speedups.tests), len(self._speedups.variants)),
             judged_tests=sum(is_comparable and before.digest == after.digest for before, after in self._pairs),
             uncovered=tuple(uncovered_tests(self._base, self._head)),

@@ -105,11 +105,8 @@ def _other_tests(comparison: Comparison, allowed: frozenset[Allowance]) -> Itera
     for what, lost in values.items():
         if what not in allowed:
             verb = "vanished" if what is Allowance.VANISHED else "not reached"
-            such_as = f"{lost[0].metric.name} of {lost[0].subject}"
-            yield (
-                f"{count(len(lost), 'value')} of the baseline {verb}, such as {such_as}",
-                _allow(comparison.base, what),
-            )
+            how_many = f"{count(len(lost), 'value')} of the baseline {verb}"
+            yield f"{how_many}, such as {lost[0].metric.name} of {lost[0].subject}", _allow(comparison.base, what)
     tests = Counter(_ALLOWED_BY[one.coverage] for one in comparison.uncovered if one.coverage in _ALLOWED_BY)
     wrong = [what for what in BY_SAVED_RUN if what in tests and what not in allowed]
     if wrong:

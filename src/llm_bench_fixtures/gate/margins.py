@@ -107,10 +107,7 @@ def questions_obstacle(metric: Metric, base: Provenance, head: Provenance) -> st
 
 
 def samples_obstacle(
-    metric: Metric,
-    before: VariantResult,
-    after: VariantResult,
-    references: tuple[VariantResult | None, VariantResult | None] = (None, None),
+    metric: Metric, before: VariantResult, after: VariantResult, references: Sequence[VariantResult | None]
 ) -> str:
     """Why a metric of quality can't be compared where a run scored a sample of the corpus or of the questions; "" where
     both have as many of them: those are the same.
@@ -122,11 +119,9 @@ def samples_obstacle(
     if metric.name not in OF_CHOICES and not (is_sampled and metric in QUALITY):
         return ""
     counted, what = ("choice_items", "questions") if metric.name in OF_CHOICES else ("scored_tokens", "scored tokens")
-    of_reference = [one.quality.get(counted) if one else None for one in references]
-    pairs = [(before.quality.get(counted), after.quality.get(counted))]
-    if metric.name in OVER_THE_REFERENCES_TEXT:
-        pairs.append((of_reference[0], of_reference[1]))
-    different = ((was, now) for was, now in pairs if was != now and was is not None and now is not None)
+    pairs = [(before, after), *([references] if metric.name in OVER_THE_REFERENCES_TEXT else [])]
+    counts = ([one.quality.get(counted) if one else None for one in pair] for pair in pairs)
+    different = ((was, now) for was, now in counts if was != now and was is not None and now is not None)
     return next((f"{now:,.0f} {what}; in the baseline {was:,.0f}" for was, now in different), "")
 
 

@@ -46,10 +46,7 @@ BY_TURNS = (
 )
 
 NOTHING: frozenset[Allowance] = frozenset()
-WORDS: Mapping[str, frozenset[Allowance]] = {
-    "fail": NOTHING,
-    "pass": frozenset({Allowance.BASELINE, Allowance.NEW}),
-}
+WORDS: Mapping[str, frozenset[Allowance]] = {"fail": NOTHING, "pass": frozenset({Allowance.BASELINE, Allowance.NEW})}
 
 _missing = members_of(BY_SAVED_RUN, "thing that may be missing", also=WORDS)
 
