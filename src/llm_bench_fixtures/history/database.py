@@ -116,10 +116,8 @@ class Database:
             source = source.outerjoin(of_metric, (of_metric.c.run == runs.c.id) & (of_metric.c.metric == metric))
             columns.append(of_metric.c.by_position)
         with self._reading() as connection:
-            suites = {
-                digest: msgspec.json.decode(text, type=tuple[tuple[str, str], ...])
-                for digest, text in connection.execute(sql.tables()["suites"].select())
-            }
+            rows = connection.execute(sql.tables()["suites"].select())
+            suites = {digest: msgspec.json.decode(text, type=tuple[tuple[str, str], ...]) for digest, text in rows}
             query = sa.select(*(runs.c[name] for name in (*HEADING, "suite")), *columns).select_from(source)
             for row in connection.execute(query, execution_options={"yield_per": PAGE}):
                 for heading in self._headings([row], pass_over):

@@ -53,13 +53,8 @@ class LogRatio:
     def minus(self, other: LogRatio) -> LogRatio:
         """The difference of two independent ones, with the degrees of freedom of Welch and Satterthwaite."""
         rounds = self.by_rounds.plus(other.by_rounds)
-        return LogRatio(
-            self.centre - other.centre,
-            math.sqrt(rounds.variance),
-            rounds.freedom,
-            self.process_variance + other.process_variance,
-            self.drift.plus(other.drift),
-        )
+        beyond_rounds = self.process_variance + other.process_variance, self.drift.plus(other.drift)
+        return LogRatio(self.centre - other.centre, math.sqrt(rounds.variance), rounds.freedom, *beyond_rounds)
 
     @property
     def by_rounds(self) -> VarianceEstimate:
