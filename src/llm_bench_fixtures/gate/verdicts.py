@@ -45,14 +45,8 @@ def judge(direction: Direction, rule: Tolerance, base: float, head: float, margi
     excused = rule.floor is None or size <= math.log1p(rule.floor) + ROUNDING
     if size <= margin + ROUNDING and excused:
         return Verdict.INCONCLUSIVE
-    if direction is Direction.NEITHER or is_worse(direction, base, head):
-        return Verdict.REGRESSED
-    return Verdict.IMPROVED
-
-
-def is_worse(direction: Direction, base: float, head: float) -> bool:
-    """Whether `head` is worse than `base`. Where the direction is neither, less is taken for better."""
-    return head < base if direction is Direction.HIGHER_IS_BETTER else head > base
+    is_worse = head < base if direction is Direction.HIGHER_IS_BETTER else head > base
+    return Verdict.REGRESSED if is_worse or direction is Direction.NEITHER else Verdict.IMPROVED
 
 
 def log_ratio(base: float, head: float) -> float:
