@@ -31,16 +31,11 @@ SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
     "top1": ("top1_agreement",),
 }
 NEAREST = 3  # names that an unknown one may have meant
-# Units by what the metric is stored in, whatever their case; "" stands for none.
-SIZES: Mapping[Unit, Mapping[str, float]] = {
-    Unit.SECONDS: {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6},
-    Unit.BYTES: UNIT_BYTES,
-    Unit.SHARE: {"": 1.0, "%": 0.01},
-}
-EXPECTED = {
-    Unit.SECONDS: "a time such as 50ms, 0.5s or 0.5",
-    Unit.BYTES: "a size with its unit, such as 500MB, 4GB or 4GiB",
-    Unit.SHARE: "a share such as 99% or 0.99",
+# A bound's example and units by what the metric is stored in, whatever the units' case; "" stands for none.
+BOUNDS: Mapping[Unit, tuple[str, Mapping[str, float]]] = {
+    Unit.SECONDS: ("a time such as 50ms, 0.5s or 0.5", {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}),
+    Unit.BYTES: ("a size with its unit, such as 500MB, 4GB or 4GiB", UNIT_BYTES),
+    Unit.SHARE: ("a share such as 99% or 0.99", {"": 1.0, "%": 0.01}),
 }
 _LIMIT = re.compile(r"([^\s<>=≤≥:]+)\s*([<>=≤≥:]+)\s*(.*)")
 _BOUND = re.compile(r"([0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|\.[0-9]+)\s*([^0-9]*)", re.IGNORECASE)
@@ -238,8 +233,8 @@ def _limitable(name: str, metrics: Mapping[str, Metric]) -> Metric:
 
 def _parse_bound(name: str, text: str, metric: Metric) -> float:
     """Bound in the metric's base unit."""
-    sizes = SIZES.get(metric.unit, {"": 1.0, metric.unit: 1.0})
-    example = EXPECTED.get(metric.unit, "a number without a unit, such as 1.01")
+    plain = "a number without a unit, such as 1.01", {"": 1.0, metric.unit.value: 1.0}
+    example, sizes = BOUNDS.get(metric.unit, plain)
     if name in SHORT_NAMES and metric.unit is Unit.SECONDS:  # the name doesn't say that a number is in seconds
         sizes, example = {one: size for one, size in sizes.items() if one}, "a time with its unit, such as 50ms or 0.5s"
     expected = f"{name}: expected {example}, got {shortened(text)}"
