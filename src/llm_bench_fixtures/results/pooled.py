@@ -48,16 +48,14 @@ class PooledRun(Run):
 
 
 def pooled_record(runs: Sequence[Record | None]) -> Record:
-    """One benchmark in several runs; None for a run that lacks it. Of a single run it is the record itself.
+    """One benchmark in several runs; None for a run that lacks it, but not for all. Of a single run it is the record.
 
     Its memory is that of the run with the middle peak, its further values are medians over the runs, and what is exact
-    is the first run's. Where no run measured it, it is the first run's. Raises ValueError where no run has it.
+    is the first run's. Where no run measured it, it is the first run's.
     """
     known = [one for one in runs if one is not None]
     measured = [one if one and one.status is Status.MEASURED else None for one in runs]
     found = [one for one in measured if one is not None]
-    if not known:
-        raise ValueError("none of the runs has the record")
     if len(runs) == 1 or not found:
         return known[0]
     fields = vars(found[0]) | {name: _joined(getattr(one, name) for one in found) for name in (*JOINED, *IN_BLOCKS)}

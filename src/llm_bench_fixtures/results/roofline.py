@@ -81,9 +81,8 @@ def roofline_ttft_s(record: Record, variant: VariantResult) -> float | None:
     work, flops_per_s, bytes_per_s = record.work, variant.matmul_flops_per_s, variant.read_bytes_per_s
     if not work or not work.prefill_flops or not work.weight_bytes_read or not flops_per_s or not bytes_per_s:
         return None
-    return (
-        roofline_s(work.prefill_flops, work.batches * work.weight_bytes_read, flops_per_s, bytes_per_s) / work.batches
-    )
+    bytes_read = work.batches * work.weight_bytes_read
+    return roofline_s(work.prefill_flops, bytes_read, flops_per_s, bytes_per_s) / work.batches
 
 
 def roofline_tpot_s(record: Record, variant: VariantResult) -> float | None:

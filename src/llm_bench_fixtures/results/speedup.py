@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import starmap, zip_longest
 from operator import attrgetter
 
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.statistics.pooling import drift_between, mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
@@ -91,11 +92,7 @@ def like_cases(records: Iterable[Record]) -> Mapping[str, list[Record]]:
     measured = [one for one in records if one.status is Status.MEASURED and one.reference_s and one.workload]
     plain = [one for one in measured if one.facts.is_plain]
     usual = Counter(one.facts.new_tokens for one in plain).most_common(1)
-    found: dict[str, list[Record]] = defaultdict(list)
-    for one in plain:
-        if one.facts.new_tokens == usual[0][0]:
-            found[one.variant].append(one)
-    return found
+    return grouped((one for one in plain if one.facts.new_tokens == usual[0][0]), lambda one: one.variant)
 
 
 def _drift(alike: Iterable[tuple[Record, LogRatio | None]]) -> VarianceEstimate | None:

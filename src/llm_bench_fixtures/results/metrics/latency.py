@@ -28,12 +28,7 @@ def _interquartile_range(rounds_s: tuple[float, ...]) -> float:
 
 def _part_of(find: Callable[[Record], T | None], part: Callable[[T], float]) -> Value:
     """A part of what is found in the record; None where it isn't found."""
-
-    def value(record: Record, _: VariantResult) -> float | None:
-        found = find(record)
-        return None if found is None else part(found)
-
-    return value
+    return lambda record, _: None if (found := find(record)) is None else part(found)
 
 
 def _ms_per_token(record: Record, _: VariantResult) -> float | None:

@@ -132,8 +132,7 @@ class Metric:
     def of(self, record: Record, variant: VariantResult) -> float | None:
         if self.value is not None:
             value = self.value(record, variant)
-            is_raw = bool(record.batches_s)
-            return value if value is not None or is_raw else record.metrics.get(self.name)
+            return value if value is not None or record.batches_s else record.metrics.get(self.name)
         return record.extra.get(self.name, variant.quality.get(self.name))
 
     @property

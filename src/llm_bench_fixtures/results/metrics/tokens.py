@@ -109,11 +109,7 @@ def _tokens_per_joule(record: Record, variant: VariantResult) -> float | None:
 
 
 def _probe_median(part: int) -> Value:
-    def value(record: Record, _: VariantResult) -> float | None:
-        medians = probe_medians_s(record.probe_s)
-        return medians[part] if medians else None
-
-    return value
+    return lambda record, _: medians[part] if (medians := probe_medians_s(record.probe_s)) else None
 
 
 # How much the machine could do at the hour is no property of the code: MBU and MFU are never judged.
