@@ -27,8 +27,9 @@ from llm_bench_fixtures.errors import StorageNotFound
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.history.steps import read_trend
 from llm_bench_fixtures.history.storage import Storage
-from llm_bench_fixtures.history.trend import TrendFilter, read_trend
+from llm_bench_fixtures.history.trend import TrendFilter
 from llm_bench_fixtures.results.record import Run
 
 CASES = 50  # cases of each of five variants

@@ -16,7 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_bench_fixtures.history.steps import LEAST_RUNS, find_steps, optimal_steps
+from llm_bench_fixtures.history.steps import find_steps, optimal_steps
+from llm_bench_fixtures.history.trend import LEAST_RUNS
 from llm_bench_fixtures.statistics.robust import robust_deviation
 
 SCATTER = 0.05

@@ -30,8 +30,9 @@ from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.saved import Address, bless, judged_run, read_saved_run, saved_at
 from llm_bench_fixtures.history.sql import VERSION
+from llm_bench_fixtures.history.steps import read_trend
 from llm_bench_fixtures.history.storage import RunFolder, select_run
-from llm_bench_fixtures.history.trend import TrendFilter, read_trend
+from llm_bench_fixtures.history.trend import TrendFilter
 from llm_bench_fixtures.results.record import Record, Run, Status
 
 ROOT = Path(__file__).resolve().parents[2]

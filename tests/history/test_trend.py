@@ -11,8 +11,9 @@ from run_factory import make_provenance, make_record, make_run, make_variant, sk
 from saved_factory import store
 
 from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.history.steps import read_trend
 from llm_bench_fixtures.history.storage import RunFolder
-from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine, read_trend
+from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.storage import write_run
 

@@ -19,7 +19,7 @@ from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.git import commits_address
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import Storage
-from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
+from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.variants import is_variant, near_variants
 from llm_bench_fixtures.options.parsers import parse_names
@@ -53,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from llm_bench_fixtures.history.steps import read_trend  # with numpy, which other commands do without
+
     here = working_folder()
     check_writable(arguments.output)
     storage = storage_in(arguments)

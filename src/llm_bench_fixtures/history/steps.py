@@ -1,4 +1,4 @@
-"""Finds where a series of runs steps from one level to another.
+"""Reads a trend: computes its lines, and finds where a series of runs steps from one level to another.
 
 A step is advice for the reader of a page, never a verdict: the runs were not measured side by side, so a machine that
 became slower looks like a commit that became slower. tools/measure_steps.py measures how often noise alone gives a
@@ -7,22 +7,26 @@ step, and which steps are found; docs/explanation/trend.md has its figures.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from llm_bench_fixtures.history.headings import PassOver
+from llm_bench_fixtures.history.storage import Storage, Values
+from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
+from llm_bench_fixtures.history.trend import LEAST_RUNS, LEAST_STEP, Group, Level, TrendFilter, TrendLine
+from llm_bench_fixtures.reading import LARGEST
 from llm_bench_fixtures.statistics.robust import NORMAL_MAD
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats: TypeAlias = NDArray[np.float64]
 
-    Floats: TypeAlias = NDArray[np.float64]
-
-# A level is one of at least three runs: one run that was slow is no step, and two may be neighbours in time.
-LEAST_RUNS = 3
-# Smaller changes than this (0.1 %) are of no use to anybody, and float error makes some in what should be constant.
-LEAST_STEP = 1e-3
+CLOSE = 1e-9  # in logarithms: a round of the fit that changes less than this changes nothing that a page shows
+MOST_ROUNDS = 200
 FLOAT_ERROR = 1e-9  # in logarithms
 LEAST_SCATTER = 1e-4  # in logarithms: what a series is taken to scatter by that doesn't scatter at all
 
@@ -39,13 +43,26 @@ OUTLIER = 3.0  # times the scatter around the median of so many runs: farther ou
 MEDIAN_RUNS = 7
 
 
+def read_trend(storage: Storage, chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
+    """A group for each fingerprint. The group with the newest run comes first.
+
+    pass_over: called with each run that can't be read.
+    """
+    groups: dict[Fingerprint, list[Values]] = defaultdict(list)
+    for one in storage.values(chosen.metrics, pass_over):
+        if chosen.branch in ("", one.heading.provenance.branch):
+            groups[fingerprint_of(one.heading.provenance)].append(one)
+    for runs in groups.values():
+        runs.sort(key=lambda one: one.heading.started)
+    newest_first = sorted(groups.items(), key=lambda group: group[1][-1].heading.started, reverse=True)
+    return [_group(fingerprint, runs, chosen) for fingerprint, runs in newest_first]
+
+
 def find_steps(values: Sequence[float] | Floats) -> list[int]:
     """The positions at which a new level begins, ascending. values: positive, in the order of the runs.
 
     A series most of whose runs don't differ at all, such as the bytes of the weights, steps wherever it changes.
     """
-    import numpy as np
-
     logs = np.log(np.asarray(values, dtype=np.float64))
     if len(logs) < 2 or np.ptp(logs) < LEAST_STEP:
         return []
@@ -67,8 +84,6 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
 
 def _without_outliers(logs: Floats, scatter: float) -> Floats:
     """The series with each run moved to within OUTLIER × scatter of the median of the runs around it."""
-    import numpy as np
-
     half = MEDIAN_RUNS // 2
     around = np.lib.stride_tricks.sliding_window_view(np.pad(logs, half, mode="reflect"), MEDIAN_RUNS)
     middle = np.median(around, axis=1)
@@ -81,8 +96,6 @@ def optimal_steps(series: Floats, penalty: float, least: int) -> list[int]:
     The exact search of Jackson et al., An algorithm for optimal partitioning of data on an interval (2005). Its time
     grows with the square of the length. least: how many values a level has at least.
     """
-    import numpy as np
-
     centred = series - series.mean()
     sums = np.concatenate(([0.0], np.cumsum(centred)))
     saved = np.full(len(series) + 1, np.inf)  # the best sum up to each position, without the squares of the values
@@ -119,7 +132,82 @@ def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
 
 def _levels(logs: Floats, steps: Sequence[int]) -> Floats:
     """Mean of the level that each run is in."""
-    import numpy as np
-
     parts = [logs[start:end] for start, end in pairwise((0, *steps, len(logs)))]
     return np.concatenate([np.full(len(part), part.mean()) for part in parts])
+
+
+def _group(fingerprint: Fingerprint, runs: Sequence[Values], chosen: TrendFilter) -> Group:
+    numbers: dict[tuple[str, str], int] = {}  # of each test and variant that is followed
+
+    @cache  # most runs have the same benchmarks
+    def numbers_of(benchmarks: tuple[tuple[str, str], ...]) -> NDArray[np.int64]:
+        """(N,): the number of each; -1 for one that isn't followed."""
+        found = [numbers.setdefault(name, len(numbers)) if chosen.has(*name) else -1 for name in benchmarks]
+        return np.array(found, dtype=np.int64)
+
+    rows = np.concatenate([numbers_of(run.benchmarks) for run in runs])
+    columns = np.repeat(np.arange(len(runs)), [len(run.benchmarks) for run in runs])
+    values = np.concatenate([run.values for run in runs])
+    followed = rows >= 0
+    of_variant: dict[str, list[int]] = defaultdict(list)
+    for (_, variant), number in numbers.items():
+        of_variant[variant].append(number)
+    lines = []
+    for index, metric in enumerate(chosen.metrics):
+        matrix = np.full((len(numbers), len(runs)), np.nan)
+        matrix[rows[followed], columns[followed]] = values[followed, index]
+        for variant, own in of_variant.items():
+            line = _line(metric, variant, matrix[own])
+            lines += [line] if line else []
+    return Group(fingerprint, tuple(run.heading for run in runs), tuple(lines))
+
+
+def _line(metric: str, variant: str, values: Floats) -> TrendLine | None:
+    """The line of one variant and metric; None where no run has it.
+
+    values: (tests, runs), NaN where there is none. Values that have no logarithm, or that no measurement gives, are
+    left out, and so are runs that no test links to the newest.
+    """
+    values = np.where((values > 1 / LARGEST) & (values < LARGEST), values, np.nan)
+    positions = _linked_to_newest(~np.isnan(values))
+    if not len(positions):
+        return None
+    values = values[~np.isnan(values[:, positions]).all(axis=1)]
+    levels = np.exp(_run_levels(np.log(values[:, positions])))
+    points = tuple(positions.tolist()), tuple(levels.tolist())
+    return TrendLine(metric, variant, len(values), *points, tuple(_stretches(positions, levels)))
+
+
+def _linked_to_newest(known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The positions of the runs that share a test with the newest run, or with a run that does, and so on.
+
+    Where no test says how two runs compare, they have no common level. known: (tests, runs), whether a run has a test.
+    """
+    having = np.flatnonzero(known.any(axis=0))
+    linked = having[-1:]
+    while len(more := np.flatnonzero(known[known[:, linked].any(axis=1)].any(axis=0))) > len(linked):
+        linked = more
+    return linked
+
+
+def _run_levels(logs: Floats) -> Floats:
+    """The level of each run, in logarithms, as if it had run every test.
+
+    logs: (tests, runs), NaN where a run lacks a test. No row and no column is all NaN.
+    """
+    known = ~np.isnan(logs)
+    filled = np.where(known, logs, 0.0)
+    tests = filled.sum(axis=1) / known.sum(axis=1)
+    for _ in range(MOST_ROUNDS):
+        runs = (filled.sum(axis=0) - tests @ known) / known.sum(axis=0)
+        before, tests = tests, (filled.sum(axis=1) - known @ runs) / known.sum(axis=1)
+        if np.abs(tests - before).max() < CLOSE:
+            break
+    levels: Floats = tests.mean() + runs
+    return levels
+
+
+def _stretches(positions: NDArray[np.int64], values: Floats) -> Iterator[Level]:
+    for start, end in pairwise((0, *find_steps(values), len(values))):
+        level = float(np.exp(np.log(values[start:end]).mean()))
+        yield Level(int(positions[start]), int(positions[end - 1]), end - start, level)

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.history.headings import Heading, Unreadable
-from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.storage import Storage
-from llm_bench_fixtures.history.trend import Group, TrendFilter, TrendLine
+from llm_bench_fixtures.history.trend import LEAST_RUNS, LEAST_STEP, Group, TrendFilter, TrendLine
 from llm_bench_fixtures.report import history
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.plotly import figures_of
