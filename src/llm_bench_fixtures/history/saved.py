@@ -123,10 +123,7 @@ def _decode_run(data: bytes, path: SavedAt, record: type[RecordT]) -> Run[Record
 
 def _check_kind(data: bytes, path: SavedAt) -> None:
     """Raise UnreadableResults where no run of ours is in the file, or one of another version than this reads."""
-    try:
-        head = storage.decode(data, _Head, path)
-    except DamagedResults:  # a list, say
-        head = _Head()
+    head = storage.head_of(data, _Head, path)
     if head.schema is not None or head.benchmarks is None:
         storage.check_schema(data, path)
     elif head.llm_bench is None:

@@ -122,13 +122,18 @@ def check_size(data: bytes, path: object) -> None:
 
 def check_schema(data: bytes, path: object) -> None:
     """Raise UnreadableResults unless the JSON is a run's, of the schema version that this program reads."""
-    try:
-        found = decode(data, Schema, path)
-    except DamagedResults:  # a list, say
-        found = Schema()
+    found = head_of(data, Schema, path)
     if found.schema != SCHEMA:
         raise NotOurResults(f"{path} is not a results file of llm-bench-fixtures")
     check_version(found.version, path)
+
+
+def head_of(data: bytes, kind: type[T], path: object) -> T:
+    """The fields by which the JSON says what it holds; without any of them where it holds a list, say."""
+    try:
+        return decode(data, kind, path)
+    except DamagedResults:
+        return kind()
 
 
 def is_results(path: Path) -> bool:
