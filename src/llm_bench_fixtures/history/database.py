@@ -17,7 +17,7 @@ from llm_bench_fixtures.history import sql
 from llm_bench_fixtures.history.connections import begun, engine_of
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable
 from llm_bench_fixtures.history.saved import Address, SavedAt, saved_at
-from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, Values, given_file, refuse_url
+from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, Values, check_name, given_file
 from llm_bench_fixtures.options.parsers import SQLITE, parse_history
 from llm_bench_fixtures.results import storage
 from llm_bench_fixtures.results.provenance import Provenance
@@ -84,12 +84,10 @@ class Database:
             older = query.where(sa.tuple_(runs.started, runs.id) < sa.tuple_(page[-1].started, page[-1].id))
 
     def select(self, text: str, other_than: SavedAt | None = None) -> SavedAt:
-        if not text:
-            raise errors.InvalidSetting("the name of a run can't be empty")
         if isinstance(address := saved_at(text), Address):
             return replace(address, url=parse_history(address.url))
         text = encodable(text)
-        refuse_url(text)
+        check_name(text)
         if not text.isdecimal() and (given := given_file(text)):
             return given
         with self._reading() as connection:

@@ -182,9 +182,7 @@ def select_run(storage: Path | None, text: str, other_than: SavedAt | None = Non
     other_than: the run to compare with, which isn't what is meant by `latest`, a branch or a commit. Raises
     RunNotFound, AmbiguousRun, UnreadableResults where a newer file can't be read, and InvalidSetting for an empty name.
     """
-    if not text:
-        raise errors.InvalidSetting("the name of a run can't be empty")
-    refuse_url(text)
+    check_name(text)
     given = None if _is_number(text) else given_file(text)
     if given is not None:
         return given
@@ -206,8 +204,10 @@ def select_run(storage: Path | None, text: str, other_than: SavedAt | None = Non
     )
 
 
-def refuse_url(text: str) -> None:
-    """Raise InvalidSetting for what names no run. It may hold a password, so that no message repeats it."""
+def check_name(text: str) -> None:
+    """Raise InvalidSetting for what names no run. A URL may hold a password, so that no message repeats it."""
+    if not text:
+        raise errors.InvalidSetting("the name of a run can't be empty")
     if "://" in text:
         raise errors.InvalidSetting("a URL names no run: --history names a database, and URL#N its run N")
 
@@ -250,11 +250,9 @@ def _is_number(text: str) -> bool:
 
 def _find(files: Sequence[Path], text: str, other_than: SavedAt | None) -> list[Path]:
     """The runs of that number or file; else those of that name, branch and commit; else those with it in their name."""
-    of_number = _numbered(files, text)
-    if of_number is not None:
+    if (of_number := _numbered(files, text)) is not None:
         return of_number
-    of_file = [path for path in files if text in (path.name, path.stem)]
-    if of_file:
+    if of_file := [path for path in files if text in (path.name, path.stem)]:
         return of_file
     named = [path for path in files if text == NUMBERED.sub("", path.stem, count=1)]
     found = [*named, *_newest(files, text, other_than)]
