@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.results.pooled import pooled_record, with_rounds
@@ -102,19 +102,10 @@ def _reference_turns(reference: str, record: Record) -> Record:
 
 
 def _turns_in_one_run(reference: str, record: Record) -> Record:
-    return Record(
-        test="",
-        scenario=record.scenario,
-        case=record.case,
-        variant=reference,
-        status=Status.MEASURED,
-        workload=record.workload,
-        rounds_s=record.reference_s,
-        waited_s=record.reference_waited_s,
-        reference_s=record.reference_s,
-        reference_waited_s=record.reference_waited_s,
-        expected_variance=record.expected_variance,
-    )
+    kept = ("workload", "reference_s", "reference_waited_s", "expected_variance")
+    fields: dict[str, Any] = {name: getattr(record, name) for name in kept}
+    fields |= {"rounds_s": record.reference_s, "waited_s": record.reference_waited_s}
+    return Record("", record.scenario, record.case, reference, Status.MEASURED, **fields)
 
 
 def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
@@ -164,10 +155,8 @@ def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> Case:
 def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: Case) -> Case:
     """The earliest of a variant's most suitable records."""
     others = [record for record in records if record.variant not in common]
-    found: dict[str, Record] = {}
-    for record in sorted(others, key=lambda record: _suitability(by_digest[record.digest]), reverse=True):
-        found.setdefault(record.variant, record)
-    return found
+    best_first = sorted(others, key=lambda record: _suitability(by_digest[record.digest]), reverse=True)
+    return {record.variant: record for record in reversed(best_first)}
 
 
 def _suitability(case: Case) -> tuple[bool, int, int]:
