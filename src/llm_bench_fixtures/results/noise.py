@@ -84,12 +84,8 @@ def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
     ratio = more_tokens * over.median_s / of.median_s
     low, high = (math.log(more_tokens) + bound for bound in _log_interval(of, over, floor.round_variance))
     is_beyond = abs(math.log(ratio)) > floor.log_ratio
-    return Gain(
-        ratio,
-        is_faster=low > 0 and is_beyond,
-        is_slower=high < 0 and is_beyond,
-        is_unclear=math.isinf(low) or (is_beyond and low <= 0 <= high),
-    )
+    is_unclear = math.isinf(low) or (is_beyond and low <= 0 <= high)
+    return Gain(ratio, is_faster=low > 0 and is_beyond, is_slower=high < 0 and is_beyond, is_unclear=is_unclear)
 
 
 def _log_interval(of: Record, over: Record, expected: VarianceEstimate) -> tuple[float, float]:

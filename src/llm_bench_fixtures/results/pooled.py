@@ -114,23 +114,17 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
     first = runs[0]
     tests = dict.fromkeys(record.test for run in runs for record in run.records)
     of_test = [{record.test: record for record in run.records} for run in runs]
-    ratios = dict.fromkeys(name for run in runs for name in run.instrumentation_ratios)
-    return PooledRun(
-        **vars(first)
-        | joined_fields(runs)
-        | {
-            "variants": tuple(pooled_variants(runs)),
-            "records": tuple(pooled_record([records.get(test) for records in of_test]) for test in tests),
-            "instrumentation_ratios": {
-                name: tuple(chain.from_iterable(run.instrumentation_ratios.get(name, ()) for run in runs))
-                for name in ratios
-            },
-            "loads": next((run.loads for run in runs if run.loads), ()),
-            "checked": {},
-            "earlier": (),
-            "runs": tuple(runs),
-        }
-    )
+    ratios = grouped((pair for run in runs for pair in run.instrumentation_ratios.items()), lambda pair: pair[0])
+    fields: dict[str, Any] = {
+        "variants": tuple(pooled_variants(runs)),
+        "records": tuple(pooled_record([records.get(test) for records in of_test]) for test in tests),
+        "instrumentation_ratios": {name: tuple(chain(*(own for _, own in found))) for name, found in ratios.items()},
+        "loads": next((run.loads for run in runs if run.loads), ()),
+        "checked": {},
+        "earlier": (),
+        "runs": tuple(runs),
+    }
+    return PooledRun(**vars(first) | joined_fields(runs) | fields)
 
 
 def pooled_variants(runs: Sequence[Run]) -> Iterator[VariantResult]:
@@ -151,9 +145,8 @@ def quality_differences(run: PooledRun) -> Iterator[str]:
     """Differences of the runs' quality, by variant and metric: it is exact, so that there should be none."""
     for variant in run.variants:
         for name in variant.quality:
-            values = [
-                found.quality[name] for one in run.runs if (found := one.variant(variant.id)) and name in found.quality
-            ]
+            scored = (one.variant(variant.id) for one in run.runs)
+            values = [one.quality[name] for one in scored if one and name in one.quality]
             if not math.isclose(min(values), max(values), rel_tol=SAME_QUALITY):
                 yield f"{name} of {variant.id}: {min(values):.6g} to {max(values):.6g}"
 
