@@ -73,13 +73,9 @@ def agreement_of(seen: Evidence) -> Agreement | None:
         return None
     metric = memory_metric(seen)
     chance = CHANCE / max(len(seen.others), 1)
-    return Agreement(
-        tuple(one.source for one in run.runs),
-        metric,
-        tuple(_of_variant(seen, run, record, metric, chance) for record in seen.common.values()),
-        tuple(quality_differences(run)),
-        tuple(_of_fewer(seen, len(run.runs))),
-    )
+    files, of_fewer = tuple(one.source for one in run.runs), tuple(_of_fewer(seen, len(run.runs)))
+    variants = tuple(_of_variant(seen, run, record, metric, chance) for record in seen.common.values())
+    return Agreement(files, metric, variants, tuple(quality_differences(run)), of_fewer)
 
 
 def _of_fewer(seen: Evidence, runs: int) -> Iterator[tuple[str, int, int]]:
@@ -95,14 +91,11 @@ def _of_variant(seen: Evidence, run: PooledRun, record: Record, metric: str, cha
     cases = () if is_reference else seen.cases_of(record)
     known = [one for one in log_ratios_by_run(cases) if one is not None]
     by_run = zip(*(case.by_run for case in cases), strict=True)
-    return VariantAgreement(
-        record.variant,
-        tuple(mean_speedup([one for one in them if one]) if all(them) else None for them in by_run),
-        None if is_reference else seen.speedup(record),
-        bool(known) and chance_of_distance(known) < chance,
-        _figures(run, record, "latency_s"),
-        _figures(run, record, metric),
-    )
+    speedups = tuple(mean_speedup([one for one in them if one]) if all(them) else None for them in by_run)
+    pooled = None if is_reference else seen.speedup(record)
+    disagrees = bool(known) and chance_of_distance(known) < chance
+    latency_s, memory = (_figures(run, record, name) for name in ("latency_s", metric))
+    return VariantAgreement(record.variant, speedups, pooled, disagrees, latency_s, memory)
 
 
 def _figures(run: PooledRun, record: Record, metric: str) -> FiguresByRun:

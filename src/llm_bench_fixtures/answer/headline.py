@@ -62,13 +62,10 @@ def headline_of(run: Run) -> Headline:
     pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
     common = _ordered(run, shown)
     batch = _ordered(run, _largest_batch(batches or [one for one in records if one.scenario == BATCHES], by_digest))
-    return Headline(
-        in_shared_rounds(common),
-        {name: tuple(case[name] for case in pooled) for name in common},
-        in_shared_rounds(batch),
-        _ordered(run, _elsewhere(records, by_digest, common)),
-        {(one.variant, one.test, one.digest): one for case in (common, batch) for one in case.values()},
-    )
+    cases = {name: tuple(case[name] for case in pooled) for name in common}
+    elsewhere = _ordered(run, _elsewhere(records, by_digest, common))
+    whole = {(one.variant, one.test, one.digest): one for case in (common, batch) for one in case.values()}
+    return Headline(in_shared_rounds(common), cases, in_shared_rounds(batch), elsewhere, whole)
 
 
 def in_shared_rounds(case: Case) -> Case:

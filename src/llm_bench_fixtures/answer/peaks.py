@@ -56,12 +56,9 @@ def range_of(run: Run, metric: Metric, record: Record, variant: VariantResult) -
     if shown is None:
         return None
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
-    repeats = [
-        metric.of(one, alike[one.variant])
-        for one in chain.from_iterable(other.by_run for other in run.measured())
-        if one and one.variant in alike and one.digest == record.digest
-        if one.is_after_scoring is record.is_after_scoring
-    ]
+    others = chain.from_iterable(other.by_run for other in run.measured())
+    same = (one for one in others if one and one.variant in alike and one.digest == record.digest)
+    repeats = [metric.of(one, alike[one.variant]) for one in same if one.is_after_scoring is record.is_after_scoring]
     values = [shown, *(value for value in repeats if value is not None)]
     return Peaks(shown, min(values), max(values))
 

@@ -67,8 +67,6 @@ def without_sweep(run: Run) -> Run:
         return run
     if isinstance(run, PooledRun):
         run = replace(run, runs=tuple(map(without_sweep, run.runs)))
-    return replace(
-        run,
-        variants=tuple(one for one in run.variants if one.id not in swept),
-        records=tuple(others or [record for record in run.records if record.variant not in swept]),
-    )
+    variants = tuple(one for one in run.variants if one.id not in swept)
+    records = others or [record for record in run.records if record.variant not in swept]
+    return replace(run, variants=variants, records=tuple(records))

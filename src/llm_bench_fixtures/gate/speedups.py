@@ -81,14 +81,13 @@ def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> S
     means = {variant: _mean(own) for variant, own in alike.items() if len(own) >= LEAST_TESTS}
     scatter = {variant: _scatter([means[other].by.centre for other in means if other != variant]) for variant in tests}
     number = sum(map(len, tests.values()))
-    return SpeedupChanges(
-        {
-            test: _changed(one, scatter[variant], number, _states(own, test))
-            for variant, own in tests.items()
-            for test, one in own.items()
-        },
-        {variant: _changed(one, scatter[variant], len(means)) for variant, one in means.items()},
-    )
+    of_tests = {
+        test: _changed(one, scatter[variant], number, _states(own, test))
+        for variant, own in tests.items()
+        for test, one in own.items()
+    }
+    of_variants = {variant: _changed(one, scatter[variant], len(means)) for variant, one in means.items()}
+    return SpeedupChanges(of_tests, of_variants)
 
 
 def _by_cores(before: Record, after: Record) -> float:
