@@ -59,9 +59,8 @@ def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
     centre = fmean(ratio.centre for ratio in ratios)
     rounds = reduce(VarianceEstimate.plus, [ratio.by_rounds for ratio in ratios])
     process_variance = max(ratio.process_variance for ratio in ratios)
-    drift = VarianceEstimate(
-        sum(ratio.drift.variance for ratio in ratios) / len(ratios) ** 2, max(ratio.drift.freedom for ratio in ratios)
-    )
+    drift_variance = sum(ratio.drift.variance for ratio in ratios) / len(ratios) ** 2
+    drift = VarianceEstimate(drift_variance, max(ratio.drift.freedom for ratio in ratios))
     return LogRatio(centre, math.sqrt(rounds.variance) / len(ratios), rounds.freedom, process_variance, drift)
 
 

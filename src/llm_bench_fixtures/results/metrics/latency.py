@@ -46,6 +46,7 @@ def _per_sample_latency(record: Record, _: VariantResult) -> float | None:
 _scatter_row = partial(timing_row, tolerance=NEVER_JUDGED)
 _count_row = partial(timing_row, unit=Unit.COUNT, direction=Direction.NEITHER)
 _speedup_row = partial(timing_row, unit=Unit.NONE, direction=Direction.HIGHER_IS_BETTER)
+_speedup_bound_row = partial(_speedup_row, source="Tukey and McLaughlin 1963; Smyth 2004", tolerance=NEVER_JUDGED)
 
 LATENCY: tuple[Metric, ...] = (
     timing_row(
@@ -161,7 +162,7 @@ LATENCY: tuple[Metric, ...] = (
         value=_part_of(record_speedup, lambda found: found.ratio),
         tolerance=Tolerance(relative=0.05),
     ),
-    _speedup_row(
+    _speedup_bound_row(
         name="speedup_low",
         title="Speed-up, lower bound",
         column="from",
@@ -169,18 +170,14 @@ LATENCY: tuple[Metric, ...] = (
             "lower end of the speed-up's 95 % interval: Student's t with the Winsorized variance of the logarithms, "
             "shrunk toward those of the case's other variants, plus the variance between processes of identical work"
         ),
-        source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_part_of(record_speedup, lambda found: found.low),
-        tolerance=NEVER_JUDGED,
     ),
-    _speedup_row(
+    _speedup_bound_row(
         name="speedup_high",
         title="Speed-up, upper bound",
         column="to",
         formula="upper end of the speed-up's 95 % interval",
-        source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_part_of(record_speedup, lambda found: found.high),
-        tolerance=NEVER_JUDGED,
     ),
     _count_row(
         name="disturbed_rounds",

@@ -13,7 +13,9 @@ from llm_bench_fixtures.results.metrics.rows import exact_row, quality_row
 
 MLPERF_FLOOR = 1 / 0.99 - 1  # MLPerf's inference rules: at least 99 % of the reference's quality
 
-_divergence_row = partial(quality_row, unit=Unit.NATS_PER_TOKEN, source="llama-perplexity")
+_harness_row = partial(quality_row, source="lm-evaluation-harness")
+_llama_row = partial(quality_row, source="llama-perplexity")
+_divergence_row = partial(_llama_row, unit=Unit.NATS_PER_TOKEN)
 _error_row = partial(quality_row, unit=Unit.NATS_PER_TOKEN, direction=Direction.NEITHER)
 
 _DIVERGENCES = (
@@ -50,14 +52,13 @@ QUALITY: tuple[Metric, ...] = (
         source="Hugging Face, perplexity of fixed-length models",
         tolerance=Tolerance(relative=0.005, floor=MLPERF_FLOOR),
     ),
-    quality_row(
+    _harness_row(
         name="bits_per_byte",
         title="Bits per byte",
         column="bits/byte",
         formula="summed negative log-likelihood / ln 2 / UTF-8 bytes of the text that the scored tokens make up",
-        source="lm-evaluation-harness",
     ),
-    quality_row(
+    _harness_row(
         name="word_perplexity",
         title="Word perplexity",
         column="word perplexity",
@@ -65,29 +66,25 @@ QUALITY: tuple[Metric, ...] = (
             "exp(summed negative log-likelihood / words, split at whitespace, "
             "of the text that the scored tokens make up)"
         ),
-        source="lm-evaluation-harness",
     ),
-    quality_row(
+    _harness_row(
         name="byte_perplexity",
         title="Byte perplexity",
         column="byte perplexity",
         formula="exp(summed negative log-likelihood / UTF-8 bytes of the text that the scored tokens make up)",
-        source="lm-evaluation-harness",
     ),
-    quality_row(
+    _llama_row(
         name="ppl_ratio",
         title="Perplexity against the reference's",
         column="ppl ratio",
         formula="perplexity / the reference's, over the same tokens",
-        source="llama-perplexity",
     ),
-    quality_row(
+    _llama_row(
         name="ppl_ratio_error",
         title="Standard error of the perplexity ratio",
         column="ppl ratio ±",
         direction=Direction.NEITHER,
         formula="ppl_ratio x standard error of the mean of the tokens' paired differences of log-likelihood",
-        source="llama-perplexity",
     ),
     _divergence_row(
         name="kld_mean",
@@ -122,20 +119,18 @@ QUALITY: tuple[Metric, ...] = (
         source="llama-perplexity's same top p",
         tolerance=Tolerance(relative=MLPERF_FLOOR),
     ),
-    quality_row(
+    _llama_row(
         name="mean_dp",
         title="Mean change of the true token's probability",
         column="mean Δp",
         direction=Direction.NEITHER,
         formula="mean over the scored tokens of their probability minus that under the reference",
-        source="llama-perplexity",
     ),
-    quality_row(
+    _llama_row(
         name="rms_dp",
         title="Root mean square change of the true token's probability",
         column="RMS Δp",
         formula="square root of the mean square of mean_dp's differences",
-        source="llama-perplexity",
     ),
     quality_row(
         name="first_divergent_token",
