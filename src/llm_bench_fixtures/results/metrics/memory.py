@@ -18,9 +18,7 @@ def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
 
 MEMORY: tuple[Metric, ...] = (
     memory_row(
-        name="libraries_bytes",
-        title="Libraries",
-        column="libraries",
+        *("libraries_bytes", "Libraries", "libraries"),
         formula=(
             "resident memory of the variant's own process before it loads the model; the peak comes on top of it. "
             "Processes that are forked share most of it"
@@ -30,9 +28,7 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # depends on which variants' libraries were imported before the fork
     ),
     memory_row(
-        name="own_memory_bytes",
-        title="Peak memory",
-        column="peak memory",
+        *("own_memory_bytes", "Peak memory", "peak memory"),
         formula=(
             "rise from before the load to the peak during a round: anonymous memory and mapped model files, without "
             "pages of libraries' code, which processes share (with them where the system doesn't tell them apart); in "
@@ -42,9 +38,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 50},
     ),
     memory_row(
-        name="peak_rss_bytes",
-        title="Peak memory with libraries' pages",
-        column="with libraries' pages",
+        *("peak_rss_bytes", "Peak memory with libraries' pages", "with libraries' pages"),
         formula=(
             "rise of the process's resident memory from before the load to the peak during a round; in a pass of its "
             "own"
@@ -55,35 +49,27 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # depends on which libraries' pages were touched before
     ),
     memory_row(
-        name="cuda_max_allocated_bytes",
-        title="Peak of CUDA memory, allocated",
-        column="CUDA allocated",
+        *("cuda_max_allocated_bytes", "Peak of CUDA memory, allocated", "CUDA allocated"),
         formula="torch.cuda.max_memory_allocated during a round, in a pass of its own",
         source="optimum-benchmark's max_allocated",
         value=_of_memory(lambda memory: memory.cuda_allocated_bytes),
         tables={ReportTable.MEMORY: 60},
     ),
     memory_row(
-        name="cuda_max_reserved_bytes",
-        title="Peak of CUDA memory, reserved",
-        column="CUDA reserved",
+        *("cuda_max_reserved_bytes", "Peak of CUDA memory, reserved", "CUDA reserved"),
         formula="torch.cuda.max_memory_reserved during a round, in a pass of its own",
         source="optimum-benchmark's max_reserved",
         value=_of_memory(lambda memory: memory.cuda_reserved_bytes),
         tables={ReportTable.MEMORY: 70},
     ),
     timing_row(
-        name="first_generate_s",
-        title="First generate",
-        column="first generate",
+        *("first_generate_s", "First generate", "first generate"),
         formula="the first generate of a fresh process, of one prompt; not with --llm-in-process",
         value=lambda _, variant: variant.first_generate_s,
         tables={ReportTable.VARIATION: 70},
     ),
     timing_row(
-        name="load_s",
-        title="Load time",
-        column="load",
+        *("load_s", "Load time", "load"),
         formula=(
             "from files on disk to a model that can run, its weights read into memory; exporting and quantizing to a "
             "cache not counted"
@@ -93,9 +79,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 60},
     ),
     timing_row(
-        name="compile_s",
-        title="Compile time",
-        column="compile",
+        *("compile_s", "Compile time", "compile"),
         formula=(
             "from a loaded model to one that runs compiled in every shape, before anything else is timed; with code "
             "from the cache, the seconds that compiling took then"
@@ -105,9 +89,7 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # measured once, by whatever run filled the cache
     ),
     timing_row(
-        name="conversion_s",
-        title="Conversion time",
-        column="conversion",
+        *("conversion_s", "Conversion time", "conversion"),
         formula=(
             "what making the engine's own form of the model took: exporting, converting, calibrating, quantizing, and "
             "trying it once; measured when it was made and kept with it in the cache"
@@ -117,9 +99,7 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # measured once, on whatever machine filled the cache
     ),
     memory_row(
-        name="weight_bytes",
-        title="Weights",
-        column="weights",
+        *("weight_bytes", "Weights", "weights"),
         formula=(
             "bytes of the parameters, of the buffers that a checkpoint holds, and of quantization scales, shared "
             "storage counted once; buffers made with the model, such as causal masks and tables of angles, are no "
@@ -131,9 +111,7 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=Tolerance(),
     ),
     exact_row(
-        name="quantized_share",
-        title="Share of the weights quantized",
-        column="quantized",
+        *("quantized_share", "Share of the weights quantized", "quantized"),
         unit=Unit.SHARE,
         direction=Direction.NEITHER,
         formula=(
@@ -160,51 +138,39 @@ _tokens_row = partial(exact_row, unit=Unit.TOKENS)
 
 EXACT: tuple[Metric, ...] = (
     _tokens_row(
-        name="new_tokens",
-        title="New tokens",
-        column="new tokens",
+        *("new_tokens", "New tokens", "new tokens"),
         direction=Direction.NEITHER,
         formula="tokens generated in a round, over all prompts",
         value=_of_workload(lambda workload: workload.new_tokens),
         tables={ReportTable.SCENARIO: 50},
     ),
     _tokens_row(
-        name="prompt_tokens",
-        title="Prompt tokens",
-        column="prompt tokens",
+        *("prompt_tokens", "Prompt tokens", "prompt tokens"),
         direction=Direction.NEITHER,
         formula="tokens of the prompts of a round, padding not counted",
         value=_of_workload(lambda workload: workload.prompt_tokens),
         tables={ReportTable.SCENARIO: 40},
     ),
     _tokens_row(
-        name="padded_tokens",
-        title="Padding tokens",
-        column="padding tokens",
+        *("padded_tokens", "Padding tokens", "padding tokens"),
         formula="positions of a round's batches that hold padding",
         value=_of_workload(lambda workload: workload.padded_tokens),
     ),
     exact_row(
-        name="padding_share",
-        title="Share of padding",
-        column="padding share",
+        *("padding_share", "Share of padding", "padding share"),
         unit=Unit.SHARE,
         formula="padded_tokens / (padded_tokens + prompt_tokens)",
         value=_of_workload(lambda workload: workload.padded_tokens / (workload.padded_tokens + workload.prompt_tokens)),
     ),
     exact_row(
-        name="forward_passes",
-        title="Forward passes",
-        column="forward passes",
+        *("forward_passes", "Forward passes", "forward passes"),
         unit=Unit.COUNT,
         formula="calls of the model in a round, counted in a pass of its own",
         value=_of_work(lambda work: work.forward_passes),
         tables={ReportTable.MEMORY: 80},
     ),
     _flops_row(
-        name="prefill_flops",
-        title="FLOPs of the prefill",
-        column="prefill FLOPs",
+        *("prefill_flops", "FLOPs of the prefill", "prefill FLOPs"),
         formula=(
             "floating-point operations of the architecture's matrix multiplications, "
             "padding and masked positions included; for a mixture of experts, those of the experts that a position uses"
@@ -213,17 +179,13 @@ EXACT: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 90},
     ),
     _flops_row(
-        name="decode_flops",
-        title="FLOPs of the decode",
-        column="decode FLOPs",
+        *("decode_flops", "FLOPs of the decode", "decode FLOPs"),
         formula="prefill_flops' count, for all forward passes after the first of each batch",
         value=_of_work(lambda work: work.decode_flops),
         tables={ReportTable.MEMORY: 100},
     ),
     exact_row(
-        name="weight_bytes_read",
-        title="Weights read",
-        column="weights read",
+        *("weight_bytes_read", "Weights read", "weights read"),
         formula=(
             "bytes of the weights that each forward pass reads, without tables that are only looked up; for a mixture "
             "of experts, what one position reads, and positions that run together may read more"
@@ -232,17 +194,13 @@ EXACT: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 20},
     ),
     exact_row(
-        name="cache_bytes_read",
-        title="Cache read",
-        column="cache read",
+        *("cache_bytes_read", "Cache read", "cache read"),
         formula="bytes of keys and values that the decode's forward passes read; none where the model keeps none",
         value=_of_work(lambda work: work.cache_bytes_read),
         tables={ReportTable.MEMORY: 40},
     ),
     exact_row(
-        name="cache_bytes",
-        title="KV cache",
-        column="KV cache",
+        *("cache_bytes", "KV cache", "KV cache"),
         formula=(
             "most bytes of keys and values that a batch keeps for its next step; a sliding window's are those in the "
             "window; none where the model keeps none"
@@ -251,9 +209,7 @@ EXACT: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 30},
     ),
     exact_row(
-        name="state_bytes",
-        title="Recurrent state",
-        column="state",
+        *("state_bytes", "Recurrent state", "state"),
         formula=(
             "most bytes of recurrent layers' states (state spaces, convolutions) that a batch keeps for its next step, "
             "which reads them whole, however long the text is; none where the model has no such layers"
