@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_bench_fixtures.gate.speedups import SpeedupChange, SpeedupChanges, speedup_changes
+from llm_bench_fixtures.gate.margins import SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.speedup import with_expected_variance

@@ -14,8 +14,8 @@ from run_factory import make_block_record, make_provenance, make_record, make_ru
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.decision import decide
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.margins import ALARMS, SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.gate.speedups import ALARMS, SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Judgement, Verdict
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import Force, registry

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate import margins
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.rules import Rules, check_saved_marks
-from llm_bench_fixtures.gate.speedups import speedup_changes
 from llm_bench_fixtures.gate.verdicts import CLOCKED, Judgement, Verdict, at_base_speed, judge
 from llm_bench_fixtures.history.together import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
@@ -76,7 +75,7 @@ class _Comparer:
         self._noise = margins.TimingNoise((noise_floor(base), noise_floor(head)), len(self._pairs))
         self._slowdown = margins.mean_slowdown((after.probe_s, before.probe_s) for before, after in self._pairs)
         self._ran_before = [_tests_before(run) for run in (base, head)]
-        self._speedups = speedup_changes(self._speedup_pairs(), head.reference)
+        self._speedups = margins.speedup_changes(self._speedup_pairs(), head.reference)
 
     def compare(self, notes: Sequence[str]) -> Comparison:
         is_comparable = not self._obstacle(Kind.EXACT)

@@ -15,7 +15,7 @@ from llm_bench_fixtures.answer.need import Need
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import SPEEDUP, Comparison
 from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
-from llm_bench_fixtures.gate.speedups import ALARMS
+from llm_bench_fixtures.gate.margins import ALARMS
 from llm_bench_fixtures.gate.verdicts import Judgement, Verdict
 from llm_bench_fixtures.history.saved import Address, read_saved_run, saved_at
 from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led, rows_of
