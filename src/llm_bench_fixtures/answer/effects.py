@@ -47,12 +47,12 @@ def of_batches(seen: Evidence) -> list[Effect]:
 def of_cache(seen: Evidence) -> list[Effect]:
     """Effect of the usual cache, over no cache."""
     by_cache = {record.facts.cache: record for record in _of_one_variant(seen.run, "cache")}
-    if "dynamic" not in by_cache or "off" not in by_cache:
+    dynamic, off = by_cache.get("dynamic"), by_cache.get("off")
+    if dynamic is None or off is None:
         return []
-    dynamic = by_cache["dynamic"]
     if dynamic.work and dynamic.work.forward_passes and not dynamic.work.cache_bytes:
         return []  # passes were seen, and they kept no keys and values
-    return [_effect(seen, dynamic, by_cache["off"])]
+    return [_effect(seen, dynamic, off)]
 
 
 def of_padding(seen: Evidence) -> list[Effect]:

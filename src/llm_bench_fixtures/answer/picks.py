@@ -148,9 +148,8 @@ def _pick_by_time(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
         low, high = (found.low, found.high) if found and found.low < found.high else (None, None)
         return Choice(name, value, ratio, low, high, better, unclear)
 
-    names = [name for name in records if not seen.ran_the_reference(name)]
     blank = Pick(reader, metric.name, batch_size=reference.facts.batch_size, undecided=standings.undecided)
-    return _ranked(blank, names, standings, compare, may_win, choice)
+    return _ranked(blank, records, standings, compare, may_win, choice)
 
 
 def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
@@ -169,9 +168,8 @@ def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
         low, high = (own.low / whole, own.high / whole) if own.low < own.high else (None, None)
         return Choice(name, own.shown, own.shown / whole, low, high, better, unclear)
 
-    names = [name for name in peaks if not seen.ran_the_reference(name)]
     blank = Pick(Reader.MEMORY, metric, undecided=standings.undecided)
-    return _ranked(blank, names, standings, compare, lambda found: found.is_unclear, choice)
+    return _ranked(blank, peaks, standings, compare, lambda found: found.is_unclear, choice)
 
 
 def _ranked(
@@ -184,11 +182,12 @@ def _ranked(
 ) -> Pick:
     """The pick of one reader.
 
-    names: variants that ran something else than the reference. compare: the first over the second. may_win: whether
-    what is found over the reference leaves room for a gain that matters. Those of `blank.undecided` are named though
-    they are only probably better than the best.
+    names: variants with a figure. compare: the first over the second. may_win: whether what is found over the reference
+    leaves room for a gain that matters. Those of `blank.undecided` are named though they are only probably better than
+    the best.
     """
-    names, kept, reference = list(names), standings.kept, standings.run.reference
+    kept, reference = standings.kept, standings.run.reference
+    names = [name for name in names if not standings.seen.ran_the_reference(name)]
     is_in = reference in kept  # else a variant that keeps the limits is used though it is slower
     blank = replace(blank, keeps_reference=is_in, reference=choice(reference, False, False))
     gains = {name: compare(name, reference) for name in names if name in kept}

@@ -16,13 +16,8 @@ from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.together import Fingerprint
 
 DEFAULT_METRICS = (
-    "latency_s",
-    "ttft_s",
-    "tpot_s",
-    "decode_tokens_per_s",
-    "own_memory_bytes",
-    "weight_bytes",
-    "perplexity",
+    *("latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s"),
+    *("own_memory_bytes", "weight_bytes", "perplexity"),
 )
 # A level is one of at least three runs: one run that was slow is no step, and two may be neighbours in time.
 LEAST_RUNS = 3

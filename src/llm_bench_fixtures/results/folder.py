@@ -129,13 +129,11 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
     """
     with naming_unwritable(folder):
         found = [name for name in _report_in(folder) if name not in but]
-        if not found:
-            return
-        if (NOTHING if RESULTS_FILE in but else worth_in(folder)) < worth_in(folder / EARLIER):
+        if found and (NOTHING if RESULTS_FILE in but else worth_in(folder)) < worth_in(folder / EARLIER):
             _remove(folder, found)
-            return
-        _remove(folder / EARLIER)
-        _move(found, folder, folder / EARLIER)
+        elif found:
+            _remove(folder / EARLIER)
+            _move(found, folder, folder / EARLIER)
 
 
 @contextmanager

@@ -53,8 +53,7 @@ def run_to_json(run: Run) -> Json:
 def to_json(value: object) -> Json:
     """A dataclass or Struct by the names that its fields have in a file. Surrogates, which no reader takes, are
     replaced."""
-    fields: Json = well_formed(msgspec.to_builtins(value, enc_hook=_plain))
-    return fields
+    return cast(Json, well_formed(msgspec.to_builtins(value, enc_hook=_plain)))
 
 
 def _plain(value: object) -> float:
