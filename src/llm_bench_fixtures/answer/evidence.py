@@ -56,8 +56,8 @@ class Evidence(Headline):
         one. And each quantized variant with what it is made from, if that isn't the reference.
         """
         others = [record for record in self.others if record.reference_s]
-        batches = [one for one in self.largest_batch.values() if one.reference_s]
-        batches = [one for one in batches if not self.ran_the_reference(one.variant)]
+        largest = [one for one in self.largest_batch.values() if one.reference_s]
+        batches = [one for one in largest if not self.ran_the_reference(one.variant)]
         bases = [base for base in map(self.base_of, others) if base and base.reference_s and base is not self.reference]
         return sum(len(them) + max(len(them) - 1, 0) for them in (others, batches)) + len(bases)
 
