@@ -102,15 +102,15 @@ def change_and_error(ratio: float, error: float) -> tuple[str, str]:
 class Notation(Enum):
     """How a number is written: by which function."""
 
-    SECONDS = member(format_seconds)
-    BYTES = member(format_bytes)
-    FLOPS = member(partial(_scaled, sizes=FLOP_SIZES, smallest="FLOP"))
-    SHARE = member(format_share)
-    COUNT = member("{:,.0f}".format)
+    SECONDS = member(format_seconds)  # with a fitting unit of time
+    BYTES = member(format_bytes)  # with a fitting unit
+    FLOPS = member(partial(_scaled, sizes=FLOP_SIZES, smallest="FLOP"))  # with a fitting unit of work
+    SHARE = member(format_share)  # as a percentage
+    COUNT = member("{:,.0f}".format)  # whole
     NUMBER = member(three_digits)
     FINE = member(five_digits)
     TIMES = member(lambda value: f"{three_digits(value)}×")  # how many times as much: 1.50×
-    CHANGE = member(format_change)
+    CHANGE = member(format_change)  # a ratio as a signed percentage: 1.02 is +2.0 %
     TEXT = member(str)  # text, set as numbers are
 
 
