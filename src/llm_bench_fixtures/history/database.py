@@ -221,7 +221,8 @@ class Database:
     def _headings(self, rows: Iterable[sa.Row[Any]], pass_over: PassOver) -> Iterator[Heading]:
         """Headings of rows that begin with HEADING. Values are taken by place: by name they take half of the time."""
         for row in rows:
-            number, origin, state, is_baseline, measured, benchmarks, blessed, blessed_at, selection, *_ = row
+            heading = row[: len(HEADING)]
+            number, origin, state, is_baseline, measured, benchmarks, blessed, blessed_at, selection = heading
             place = Address(self.url, number)
             try:
                 provenance = storage.decode(origin.encode(), Provenance, place)
