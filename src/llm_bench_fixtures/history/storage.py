@@ -195,12 +195,12 @@ def select_run(storage: Path | None, text: str, other_than: SavedAt | None = Non
     files = run_files(storage)
     found = _find(files, text, other_than)
     if len(found) > 1:
-        raise errors.AmbiguousRun(text, storage, _names(found, storage))
+        raise errors.AmbiguousRun(text, storage, [name_in(storage, path) for path in found])
     if found:
         return found[0]
     raise errors.RunNotFound(
         f"no run {text!r}: it is {what}{_runs_inside(text)}, and no number, name, branch or commit of the {len(files)} "
-        f"runs in {storage}:\n{errors.indented(_names(files, storage))}"
+        f"runs in {storage}:\n{errors.indented([name_in(storage, path) for path in files])}"
     )
 
 
@@ -325,10 +325,6 @@ def _sought(path: Path, part: str) -> str:
     """The file's name as far as the text is sought in it: hexadecimal digits aren't in what --benchmark-autosave made
     of the commit and the time."""
     return MADE_BY_AUTOSAVE.sub("", path.stem) if HEXADECIMAL.fullmatch(part) else path.stem
-
-
-def _names(files: Sequence[Path], storage: Path) -> list[str]:
-    return [name_in(storage, path) for path in files]
 
 
 def name_in(storage: Path, path: Path) -> str:
