@@ -67,17 +67,12 @@ def write_parquet(tables: Tables, path: Path) -> None:
     except ImportError as error:
         raise MissingLibrary("Parquet", "pyarrow", "parquet") from error
     text = pa.dictionary(pa.int32(), pa.string())
-    writer = None
-    try:
+    kinds = dict.fromkeys(TEXT_COLUMNS, text) | dict.fromkeys(FLAG_COLUMNS, pa.bool_())
+    kinds |= dict.fromkeys(NUMBER_COLUMNS, pa.float64())
+    schema = pa.schema([(name, kinds[name]) for name in COLUMNS])
+    with ParquetWriter(path, schema) as writer:
         for table in tables:
-            kinds = dict.fromkeys(TEXT_COLUMNS, text) | dict.fromkeys(FLAG_COLUMNS, pa.bool_())
-            kinds |= dict.fromkeys(NUMBER_COLUMNS, pa.float64())
-            schema = pa.schema([(name, kinds[name]) for name in table.columns])
-            writer = writer or ParquetWriter(path, schema)
             writer.write_table(pa.Table.from_pandas(table, schema, preserve_index=False))
-    finally:
-        if writer is not None:
-            writer.close()
 
 
 WRITERS: Mapping[ExportFormat, Callable[[Tables, Path], None]] = {
