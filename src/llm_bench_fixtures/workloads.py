@@ -234,10 +234,9 @@ def read_corpus(path: Path | None) -> Corpus:
         check_readable([path])
         files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
         check_readable(files)
+        texts = tuple(file.read_text(encoding="utf-8") for file in files)
     except InvalidSetting as error:
         raise InvalidSetting(f"--llm-corpus: {error}") from error
-    try:
-        texts = tuple(file.read_text(encoding="utf-8") for file in files)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"--llm-corpus: {path} can't be read as UTF-8 text: {error}") from error
     texts = tuple(text for text in texts if text.strip())
