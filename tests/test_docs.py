@@ -23,7 +23,7 @@ from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.needs import LayerCache, Parts, Taken
 from llm_bench_fixtures.models.variants import DEFAULT
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, flag_of, ini_of
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import METRICS, Kind
@@ -144,13 +144,13 @@ def test_every_docs_path_that_the_code_names_exists() -> None:
 
 
 def test_no_text_names_an_option_that_is_not_there() -> None:
-    flags = {option.flag for option in OPTIONS}
+    flags = set(map(flag_of, OPTIONS))
     assert wrong_by_file(TEXTS, lambda text: set(re.findall(r"--llm-[a-z-]+", text)) - flags) == {}
 
 
 def test_no_text_names_an_ini_value_that_is_not_there() -> None:
     """Bug: a page turned off, by -o, an option that was gone."""
-    values = {option.ini for option in OPTIONS}
+    values = set(map(ini_of, OPTIONS))
     named = re.compile(r"(?:^|-o\s+)(llm_[a-z_]+) ?=", re.MULTILINE)
     assert wrong_by_file(TEXTS, lambda text: set(named.findall(text)) - values) == {}
 
@@ -174,7 +174,7 @@ def test_no_text_names_a_variant_that_is_not_there() -> None:
 def test_no_text_names_a_metric_that_is_not_there() -> None:
     """Also what looks like one: a name in backticks that ends with a unit is a metric, or a field of a saved run."""
     metrics = {metric.name for metric in METRICS} | MEASURED_BY_DOCS
-    settings = {name for option in OPTIONS for name in (option.ini, option.name)}
+    settings = {*OPTIONS, *map(ini_of, OPTIONS)}
 
     def unknown(text: str) -> set[str]:
         followed = re.findall(r"--metric ([a-z0-9_,]+)", text)

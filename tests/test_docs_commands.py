@@ -22,7 +22,7 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.variants import select_variants
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, flag_of
 
 FLAG = re.compile(r"--[a-z][\w-]*")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|…|\.\.\.")
@@ -113,11 +113,11 @@ def test_no_command_of_a_text_has_an_option_that_is_not_there(name: str, pytest_
 def settings_of(words: Sequence[str]) -> dict[str, str]:
     """What a command that runs the suite gives for each option of this package, by the option's name."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for option in OPTIONS:
+    for name, option in OPTIONS.items():
         if option.is_switch:
-            parser.add_argument(option.flag, dest=option.name, action="store_const", const="true")
+            parser.add_argument(flag_of(name), dest=name, action="store_const", const="true")
         else:
-            parser.add_argument(option.flag, dest=option.name, nargs="?" if option.alone else None)
+            parser.add_argument(flag_of(name), dest=name, nargs="?" if option.alone else None)
     given = vars(parser.parse_known_args([word for word in words if word != "--"])[0])
     return {name: value for name, value in given.items() if value and not PLACEHOLDER.search(value)}
 

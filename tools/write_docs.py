@@ -22,7 +22,7 @@ from llm_bench_fixtures.cli.main import COMMANDS
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
-from llm_bench_fixtures.options.table import OPTIONS, Option
+from llm_bench_fixtures.options.table import OPTIONS, Option, flag_of
 from llm_bench_fixtures.report.renderers.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric
 
@@ -53,14 +53,14 @@ def source_of(metric: Metric) -> str:
 
 
 def option_list() -> Iterator[str]:
-    rows = ((typed(option), option.default, option.help) for option in OPTIONS)
+    rows = ((typed(name, option), option.default, option.help) for name, option in OPTIONS.items())
     return bullets((flag, escape(f"({default}) {text}" if default else text)) for flag, default, text in rows)
 
 
-def typed(option: Option) -> str:
+def typed(name: str, option: Option) -> str:
     """The flag with its value, in brackets where it may be left out."""
     value = f"[{option.metavar}]" if option.alone else option.metavar
-    return f"{option.flag} {value}".strip()
+    return f"{flag_of(name)} {value}".strip()
 
 
 def variant_list() -> Iterator[str]:
@@ -185,9 +185,9 @@ def names_of(argument: argparse.Action) -> str:
 def help_of(argument: argparse.Action) -> str:
     """Help of the argument; what `pytest --help` says of an option with the same meaning is named instead."""
     text = ((argument.help or "") % {**vars(argument)}).replace(RUN_HELP, "a saved run")
-    for option in OPTIONS:
+    for name, option in OPTIONS.items():
         if len(option.help) > LONG_HELP:
-            text = text.replace(option.help, f"as pytest's `{option.flag}`")
+            text = text.replace(option.help, f"as pytest's `{flag_of(name)}`")
     return text
 
 

@@ -13,7 +13,7 @@ from llm_bench_fixtures.cli import paired_run as command
 from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone
+from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone, flag_of
 from llm_bench_fixtures.paired.control import PairedRun
 from llm_bench_fixtures.paired.sides import PairSide
 
@@ -75,7 +75,7 @@ def test_a_folder_of_tests_after_a_switch_is_no_value_of_it(tmp_path: Path, monk
     """Bug: `-- --llm-overhead benchmarks/` was refused as if the switch took the path."""
     monkeypatch.chdir(tmp_path)
     Path("benchmarks").mkdir()
-    for option in (option for option in OPTIONS if option.is_switch):
-        assert paths_that_stand_alone([option.flag, "benchmarks"], Path()) == []
+    for name in (name for name, option in OPTIONS.items() if option.is_switch):
+        assert paths_that_stand_alone([flag_of(name), "benchmarks"], Path()) == []
     assert paths_that_stand_alone(["--llm-model", "benchmarks"], Path()) == [("--llm-model", "benchmarks")]
     assert paths_that_stand_alone(["benchmarks"], Path("elsewhere")) == []

@@ -68,8 +68,7 @@ def test_quick_takes_the_workloads_of_the_answer_and_leaves_k_to_the_user(
 
 
 def test_the_quick_prompt_is_as_long_as_the_one_whose_latency_a_whole_run_shows() -> None:
-    (lengths,) = (option.default for option in OPTIONS if option.name == "prompt_lengths")
-    values = sorted(map(int, lengths.split(",")))
+    values = sorted(map(int, OPTIONS["prompt_lengths"].default.split(",")))
     assert values[(len(values) - 1) // 2] == QUICK_LENGTH
 
 

@@ -18,7 +18,7 @@ from llm_bench_fixtures.models.backends import bitsandbytes, endpoint
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
 from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, WindowScheme, parse_bool
 from llm_bench_fixtures.options.settings import FIELDS, TOLD_BY_THEMSELVES, Settings, parse_settings
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, flag_of, ini_of
 from llm_bench_fixtures.processes import affinity
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -76,7 +76,7 @@ def test_nothing_given_means_every_default() -> None:
 
 
 def test_none_is_as_good_as_absent() -> None:
-    assert parse_settings({option.name: None for option in OPTIONS}) == parse_settings({})
+    assert parse_settings(dict.fromkeys(OPTIONS)) == parse_settings({})
 
 
 @pytest.mark.parametrize(
@@ -238,12 +238,12 @@ def test_a_stride_of_the_whole_window_is_accepted() -> None:
 
 
 def test_a_row_names_its_flag_and_its_ini_value() -> None:
-    (option,) = (option for option in OPTIONS if option.name == "batch_sizes")
-    assert (option.flag, option.ini) == ("--llm-batch-sizes", "llm_batch_sizes")
+    assert (flag_of("batch_sizes"), ini_of("batch_sizes")) == ("--llm-batch-sizes", "llm_batch_sizes")
 
 
 def test_the_switches_are_the_truth_values() -> None:
-    assert {option.name for option in OPTIONS if option.is_switch} == {
+    switches = {name for name, option in OPTIONS.items() if option.is_switch}
+    assert switches == {
         "trust_remote_code",
         "chat",
         "show_texts",
@@ -254,9 +254,7 @@ def test_the_switches_are_the_truth_values() -> None:
         "gate",
     }
     readers = {setting.name: setting.parse for setting in (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)}
-    assert {option.name for option in OPTIONS if option.is_switch} == {
-        name for name, parse in readers.items() if parse is parse_bool
-    }
+    assert switches == {name for name, parse in readers.items() if parse is parse_bool}
 
 
 @pytest.mark.parametrize(
@@ -317,13 +315,13 @@ def test_of_each_option_it_is_known_whether_it_changes_figures() -> None:
     judges = {"need", "want", "fit", "gate", "gate_rules", "gate_missing", "gate_summary", "baseline"}
     others = {"trust_remote_code", "show_texts", "report", "resume", "cache_dir", "history"}
     groups = (in_the_provenance, which_tests, how_long, judges, others, TOLD_BY_THEMSELVES)
-    assert sorted(chain(*groups)) == sorted(option.name for option in OPTIONS)
+    assert sorted(chain(*groups)) == sorted(OPTIONS)
 
 
 def test_every_option_is_read_once_and_by_what_the_table_says() -> None:
     assert ["given", *(setting.name for setting in FIELDS)] == list(Settings.__dataclass_fields__)
     read = (*FIELDS, NEED, WANT, *backends.SETTINGS, *gate_options.SETTINGS)
-    assert [option.name for option in OPTIONS] == [setting.name for setting in read]
+    assert [*OPTIONS] == [setting.name for setting in read]
 
 
 def test_the_help_of_a_server_names_the_variables_of_its_key() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.source import TINY_FOLDER
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, flag_of, ini_of
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -258,9 +258,9 @@ def test_what_was_asked_is_answered_and_kept_with_the_run(own_suite: Bench) -> N
 
 def test_help_shows_every_option(bench: Bench) -> None:
     text = " ".join(bench.run_with("--help").stdout.str().split())
-    for option in OPTIONS:
-        assert option.flag in text
-        assert f"{option.ini} (string):" in text
+    for name in OPTIONS:
+        assert flag_of(name) in text
+        assert f"{ini_of(name)} (string):" in text
     assert "Default: fp32" in text
 
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
-from llm_bench_fixtures.options.table import OPTIONS, Option
+from llm_bench_fixtures.options.table import OPTIONS, Option, flag_of, ini_of
 
 T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=StrEnum)
@@ -36,7 +36,6 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 DISK = "disk"
 EXAMPLE_MAP = '{"": "cpu", "lm_head": 0}'
 CUDA_DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
-_OPTIONS = {option.name: option for option in OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,15 @@ class Setting(Generic[T]):
 
     @property
     def option(self) -> Option:
-        return _OPTIONS[self.name]
+        return OPTIONS[self.name]
 
     @property
     def flag(self) -> str:
-        return self.option.flag
+        return flag_of(self.name)
+
+    @property
+    def ini(self) -> str:
+        return ini_of(self.name)
 
     def read(self, given: Mapping[str, str]) -> T:
         """The value among texts by option name, or that of the default. Raises InvalidSetting that names the flag."""

@@ -94,11 +94,10 @@ class Settings:
     @property
     def told(self) -> Mapping[str, str]:
         """Values other than the default that were given for options that change figures and are told by themselves."""
-        defaults = {option.name: option.default for option in OPTIONS}
-        given = {name: self.given.get(name, defaults[name]) for name in TOLD_BY_THEMSELVES}
+        given = {name: self.given.get(name, OPTIONS[name].default) for name in TOLD_BY_THEMSELVES}
         if self.device_map:
             given["device_map"] = json.dumps(self.device_map, sort_keys=True)
-        return {name: text for name, text in given.items() if text != defaults[name]}
+        return {name: text for name, text in given.items() if text != OPTIONS[name].default}
 
 
 FIELDS: tuple[Setting[Any], ...] = tuple(

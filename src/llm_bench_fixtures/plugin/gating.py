@@ -65,7 +65,7 @@ def set_baseline(config: pytest.Config) -> None:
 
 def check_is_gated(config: pytest.Config) -> None:
     """Raise UsageError where the command line says how to judge, but not --llm-gate."""
-    given = [setting.flag for setting in options.HOW if config.getoption(setting.option.ini)]
+    given = [setting.flag for setting in options.HOW if config.getoption(setting.ini)]
     if given and not settings_of(config).of(options.GATE):
         raise pytest.UsageError(f"{', '.join(given)}: add --llm-gate, or nothing is judged")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from llm_bench_fixtures.options.table import OPTIONS, PAIR_SOCKET
+from llm_bench_fixtures.options.table import OPTIONS, PAIR_SOCKET, flag_of, ini_of
 from llm_bench_fixtures.plugin import fixtures, hookspecs
 from llm_bench_fixtures.suite import suite_id
 
@@ -51,14 +51,14 @@ def is_used(config: pytest.Config) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("llm-bench", "llm-bench: benchmarks of language-model text generation (llm-bench-fixtures)")
-    for option in OPTIONS:
+    for name, option in OPTIONS.items():
         how: dict[str, Any] = {"metavar": option.metavar}
         if option.is_switch:
             how = {"action": "store_const", "const": "true"}
         elif option.alone:
             how |= {"nargs": "?", "const": option.alone}
-        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
-        parser.addini(option.ini, f"as {option.flag}", default=None)
+        group.addoption(flag_of(name), dest=ini_of(name), help=option.full_help.replace("%", "%%"), **how)
+        parser.addini(ini_of(name), f"as {flag_of(name)}", default=None)
     parser.addoption(PAIR_SOCKET, dest="llm_pair_socket", type=int, help=argparse.SUPPRESS)
 
 
@@ -101,7 +101,7 @@ def refuse_unreadable_storage(folder: str) -> None:
 
 def any_given(config: pytest.Config) -> bool:
     """Whether this run sets any of the options; the defaults need no check."""
-    return any(config.getoption(one.ini) is not None or config.getini(one.ini) is not None for one in OPTIONS)
+    return any(get(ini_of(name)) is not None for get in (config.getoption, config.getini) for name in OPTIONS)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:

@@ -130,8 +130,8 @@ def _given(config: pytest.Config) -> Mapping[str, str | None]:
 
 def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
     """Text that was typed, else that of the ini file, whose paths begin in its folder."""
-    typed: str | None = config.getoption(setting.option.ini)
-    written: str | None = config.getini(setting.option.ini)
+    typed: str | None = config.getoption(setting.ini)
+    written: str | None = config.getini(setting.ini)
     if typed is not None or not written or config.inipath is None:
         return written if typed is None else typed
     folder = config.inipath.parent
