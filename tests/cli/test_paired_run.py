@@ -13,7 +13,7 @@ from llm_bench_fixtures.cli import paired_run as command
 from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone, flag_of
+from llm_bench_fixtures.options.table import OPTIONS, flag_of, paths_that_stand_alone
 from llm_bench_fixtures.paired.control import PairedRun
 from llm_bench_fixtures.paired.sides import PairSide
 
