@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 from collections.abc import Iterable, Sequence
@@ -63,8 +64,8 @@ class LlmBenchError(Exception):
         return harmless_text(without_middle(super().__str__()))
 
 
-class InvalidSetting(LlmBenchError, ValueError):
-    """An option, an ini value or what a hook gives that can't be used."""
+class InvalidSetting(LlmBenchError, ValueError, argparse.ArgumentTypeError):
+    """An option, an ini value or what a hook gives that can't be used. argparse shows its message."""
 
 
 class HookFailed(InvalidSetting):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from llm_bench_fixtures.cli.arguments import check_files, checked
+from llm_bench_fixtures.cli.arguments import check_files
 from llm_bench_fixtures.cli.console import say, write_json
 from llm_bench_fixtures.cli.paired_run import add_run_arguments, make_plan, run_sides
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", metavar="VERSION", nargs="?", default=".", help="default: . (this folder as it is)")
     parser.add_argument(
         "--json",
-        type=checked(parse_path),
+        type=parse_path,
         metavar="FILE",
         help="where to keep the resolution. Default: noise-floor.json in this user's cache folder, where "
         "`llm-bench pair` reads it",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,7 +34,7 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
 def add_details(parser: argparse.ArgumentParser, json_help: str) -> None:
     """Add --verbose and --json."""
     parser.add_argument("-v", "--verbose", action="store_true", help="also show every value that moved")
-    parser.add_argument("--json", type=checked(parse_path), metavar="FILE", help=json_help)
+    parser.add_argument("--json", type=parse_path, metavar="FILE", help=json_help)
 
 
 def add_output(
@@ -45,7 +44,7 @@ def add_output(
     default: str | None = REPORT.option.default,
 ) -> None:
     """Add --output. default: as it would be typed; None where there is none."""
-    parser.add_argument("-o", "--output", type=checked(parse_path), default=default, metavar=metavar, help=help_text)
+    parser.add_argument("-o", "--output", type=parse_path, default=default, metavar=metavar, help=help_text)
 
 
 def storage_in(arguments: argparse.Namespace) -> Storage:
@@ -98,20 +97,8 @@ def add_option(
     option = setting.option
     parser.add_argument(
         flag,
-        type=checked(setting.parse),
+        type=setting.parse,
         default=option.default if has_default else None,
         metavar=option.metavar,
         help=(help_text or option.full_help).replace("%", "%%"),
     )
-
-
-def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """The parser for argparse, which only shows the messages of its own class of errors."""
-
-    def parse_argument(text: str) -> T:
-        try:
-            return parse(text)
-        except InvalidSetting as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parse_argument

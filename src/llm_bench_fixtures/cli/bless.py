@@ -9,7 +9,6 @@ import argparse
 
 from llm_bench_fixtures.cli.arguments import add_storage, select_in, storage_of
 from llm_bench_fixtures.cli.console import say
-from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.saved import bless
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.results.record import RunState
@@ -25,9 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     place = select_in(storage_of(arguments), arguments.run)
     run = bless(place, arguments.reason)
     though = "" if run.state is RunState.COMPLETE else f", though {run.state}"
     say([f"{place} is a baseline now{though}: {arguments.reason}"])
-    return ExitStatus.PASSED

@@ -14,10 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.cli.console import say
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
-from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.models.artifacts import CachedArtifact, default_root, discard, kept_in
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
 from llm_bench_fixtures.reading import refusal
@@ -34,20 +32,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prune", action="store_true", help="remove what is listed")
     parser.add_argument(
         "--older-than",
-        type=checked(integer_of_at_least(0)),
+        type=integer_of_at_least(0),
         default=0,
         metavar="DAYS",
         help="only what was not used for this many days. Default: 0, everything",
     )
     parser.add_argument(
         "--cache-dir",
-        type=checked(parse_path),
+        type=parse_path,
         metavar="DIR",
         help="the folder, as given to pytest's --llm-cache-dir. Default: your user cache folder",
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     root, now = arguments.cache_dir or default_root(), time.time()
     if why := refusal(root):
         raise InvalidSetting(f"the cache {root} {why}")
@@ -55,7 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
     say(_listed(kept, root, now))
     if arguments.prune:
         say([_pruned(kept, root)])
-    return ExitStatus.PASSED
 
 
 def _listed(kept: Sequence[CachedArtifact], root: Path, now: float) -> Iterator[str]:

@@ -12,7 +12,6 @@ from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storag
 from llm_bench_fixtures.cli.console import show_report, write_json
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     check_files(arguments.summary, arguments.json)
@@ -43,4 +42,3 @@ def run(arguments: argparse.Namespace) -> int:
     show_report(comparison_report(comparison), arguments.summary, verbose=arguments.verbose)
     if arguments.json:
         write_json(comparison_json(comparison), arguments.json)
-    return ExitStatus.PASSED

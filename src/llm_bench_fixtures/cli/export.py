@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     kind = _format(arguments.format, arguments.output)
     check_files(arguments.output)
     storage = storage_in(arguments)
@@ -57,7 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
             write_csv(tables, output)
     else:
         write_export(tables, kind, arguments.output)
-    return 0
 
 
 def _format(given: ExportFormat | None, output: Path | None) -> ExportFormat:

@@ -1,38 +1,29 @@
 """Run the ready suite, work on saved runs, and compare two versions of a project. Each command has its own --help.
 
-Each command is a module of this package with a `HELP`, an `add_arguments` and a `run` that returns the exit status.
+Each command is a module of this package with a `HELP`, an `add_arguments` and a `run` that returns the exit status,
+or None for 0.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import (
-    aa,
-    bless,
-    cache,
-    compare,
-    export,
-    gate,
-    history,
-    merge,
-    pair,
-    report,
-    run,
-    sweep,
-    trend,
-)
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.version import __version__
 
-MODULES = (run, report, merge, compare, gate, bless, history, export, trend, sweep, pair, aa, cache)
-COMMANDS: Mapping[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in MODULES}
+COMMANDS = {
+    name: import_module(f"llm_bench_fixtures.cli.{name}")
+    for name in (
+        *("run", "report", "merge", "compare", "gate", "bless", "history"),
+        *("export", "trend", "sweep", "pair", "aa", "cache"),
+    )
+}
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
 
@@ -64,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(chosen: argparse.Namespace) -> int:
     try:
-        status: int = COMMANDS[chosen.command].run(chosen)
+        status: int = COMMANDS[chosen.command].run(chosen) or ExitStatus.PASSED
     except LlmBenchError as error:
         warn(f"llm-bench {chosen.command}: {error}")
         return ExitStatus.USAGE

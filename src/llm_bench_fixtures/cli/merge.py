@@ -19,7 +19,6 @@ from llm_bench_fixtures.cli.arguments import add_output, add_storage, select_in,
 from llm_bench_fixtures.cli.console import ConsoleProgress
 from llm_bench_fixtures.cli.report import check_differ, check_no_copies, report_one
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.history.together import why_runs_apart
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(need=None, want=None)  # what the runs themselves were asked
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if len(arguments.runs) < 2:
         raise InvalidSetting("name at least two RUNs, such as the folders of two jobs' reports")
     storage = storage_of(arguments)
@@ -49,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
         shards = [read_saved_run(path) for path in paths]
     _check_together(shards)
     report_one(merged_run(shards), (), None, arguments, progress)
-    return ExitStatus.PASSED
 
 
 def _check_output(folder: Path, paths: Sequence[SavedAt]) -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_details, check_files, checked
+from llm_bench_fixtures.cli.arguments import add_details, check_files
 from llm_bench_fixtures.cli.console import show_report, warn, write_json
 from llm_bench_fixtures.cli.paired_run import add_run_arguments, make_plan, run_sides
 from llm_bench_fixtures.gate.options import parse_allowed
@@ -48,22 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("head", metavar="HEAD", nargs="?", default=".", help="default: . (this folder as it is)")
     parser.add_argument(
         "--threshold",
-        type=checked(parse_share),
+        type=parse_share,
         default=parse_share("3%"),
         metavar="CHANGE",
         help="changes within ±CHANGE are unchanged. Default: 3%%",
     )
     parser.add_argument(
         "--allow",
-        type=checked(parse_allowed),
+        type=parse_allowed,
         default=frozenset(),
         metavar="WHAT[,WHAT]",
         help="what doesn't make the exit status red: slight (worse by less than the threshold), changed (workloads), "
         "skipped (tests of HEAD), vanished (values), inconclusive. Default: nothing",
     )
-    parser.add_argument(
-        "--summary", type=checked(parse_path), metavar="FILE.md", help="also write the result as Markdown"
-    )
+    parser.add_argument("--summary", type=parse_path, metavar="FILE.md", help="also write the result as Markdown")
     add_details(parser, "write everything as JSON, with the raw rounds")
     add_run_arguments(parser)
 

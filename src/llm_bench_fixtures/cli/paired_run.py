@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from llm_bench_fixtures.cli.arguments import checked, working_folder
+from llm_bench_fixtures.cli.arguments import working_folder
 from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds, parse_time
@@ -39,14 +39,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     pace = TrialPace()
     parser.add_argument(
         "--pairs",
-        type=checked(integer_of_at_least(LEAST_PAIRS)),
+        type=integer_of_at_least(LEAST_PAIRS),
         default=PAIRS,
         metavar="K",
         help=f"pairs of fresh processes before the first verdicts. Default: {PAIRS}",
     )
     parser.add_argument(
         "--rounds",
-        type=checked(integer_of_at_least(1)),
+        type=integer_of_at_least(1),
         default=pace.rounds,
         metavar="R",
         help=f"at most so many rounds of each test in each pair, and as many of its prefill alone. Default: "
@@ -54,7 +54,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--time",
-        type=checked(parse_time),
+        type=parse_time,
         metavar="TIME",
         help="no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
         f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most "
@@ -62,7 +62,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--at-once",
-        type=checked(integer_of_at_least(1)),
+        type=integer_of_at_least(1),
         default=AT_ONCE,
         metavar="N",
         help=f"pairs that run at the same time, each on cores of its own, as far as cores and memory allow. Default: "
@@ -70,7 +70,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=checked(parse_threads),
+        type=parse_threads,
         default=1,
         metavar="N",
         help="threads of each process. The rounds of both sides of a pair run on the same N cores. Default: 1, with "
@@ -78,7 +78,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=checked(parse_seconds),
+        type=parse_seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
         help="a process that is silent for so long is taken to hang; its waiting for a free core isn't counted. "

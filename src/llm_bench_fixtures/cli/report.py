@@ -25,7 +25,6 @@ from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
@@ -65,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if not arguments.runs:
         raise InvalidSetting("name at least one RUN, such as `latest`; llm-bench history lists the saved ones")
     check_targets([rule.target for rule in arguments.rules], registry())
@@ -86,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
         report_one(runs[0], paths, against, arguments, progress)
     else:
         report_several(runs, unreadable, paths, arguments, progress)
-    return ExitStatus.PASSED
 
 
 def _read(paths: Sequence[SavedAt], progress: Progress) -> tuple[list[Run], list[str]]:

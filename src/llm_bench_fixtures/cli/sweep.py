@@ -27,7 +27,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import HISTORY, add_option, add_output, checked, working_folder
+from llm_bench_fixtures.cli.arguments import HISTORY, add_option, add_output, working_folder
 from llm_bench_fixtures.cli.console import ConsoleProgress, counted, say, warn
 from llm_bench_fixtures.cli.report import report_several
 from llm_bench_fixtures.errors import LlmBenchError, UnreadableResults
@@ -53,14 +53,14 @@ MOST_NAMED = 3  # running cells, in the line of progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=checked(parse_path), metavar="FILE", help="the sweep, in TOML")
+    parser.add_argument("file", type=parse_path, metavar="FILE", help="the sweep, in TOML")
     parser.add_argument(
         "--address", metavar="ADDRESS", help="of a Ray cluster, or auto for the one that this machine is part of"
     )
     add_output(parser, "folder for the cells' runs and the report. Default: %(default)s", default="llm-bench-sweep")
     parser.add_argument(
         "--storage",
-        type=checked(parse_path),
+        type=parse_path,
         metavar="DIR",
         help=f"folder of the history, to which each cell's run is added. Default: {FOLDER} here",
     )

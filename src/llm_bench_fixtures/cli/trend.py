@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from llm_bench_fixtures.history.steps import read_trend  # with numpy, which other commands do without
 
     here = working_folder()
@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
     page = render_trend(groups, chosen, unreadable, storage, commits_address(here))
     write_whole(arguments.output, page)
     say([*trend_lines(groups), f"Page: {arguments.output}"])
-    return 0
 
 
 def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Storage) -> None:
