@@ -36,7 +36,7 @@ from msgspec import structs
 from pair_curve import curve
 from suites import ROOT, parsed, with_tools
 
-from llm_bench_fixtures.cli.paired_run import PAIRS
+from llm_bench_fixtures.cli.pair import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
 from llm_bench_fixtures.paired.differences import JUDGED, pair_difference
 from llm_bench_fixtures.paired.sides import PairSide

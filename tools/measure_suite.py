@@ -33,7 +33,7 @@ from measure_pairs import trial_json, trial_of
 from suite_rates import TEST_PERCENT, VARIANT_PERCENTS, rates
 from suites import parsed, with_tools
 
-from llm_bench_fixtures.cli.paired_run import PAIRS
+from llm_bench_fixtures.cli.pair import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
 from llm_bench_fixtures.paired.trial import TrialPace
 

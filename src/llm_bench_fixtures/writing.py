@@ -131,17 +131,18 @@ def _check_may_be_replaced(path: Path, found: os.stat_result | None) -> None:
         raise _error(errno.EACCES)
 
 
-def check_writable(path: Path) -> None:
-    """Raise UnwritableFile where no file of that path can be written, as far as that is known without writing it."""
-    with naming_unwritable(path):
-        _check_answers(path.parent)
-        if _is_stream(path):
-            if not os.access(path, os.W_OK):
+def check_writable(*paths: Path | None) -> None:
+    """Raise UnwritableFile where a file of one of the paths can't be written, as far as that is known without writing
+    it. None: a file that nobody asked for."""
+    for path in filter(None, paths):
+        with naming_unwritable(path):
+            _check_answers(path.parent)
+            if not _is_stream(path):
+                target = path.resolve()
+                _check_may_be_replaced(target, _stat(target))
+                check_folder(target.parent)
+            elif not os.access(path, os.W_OK):
                 raise _error(errno.EACCES)
-        else:
-            target = path.resolve()
-            _check_may_be_replaced(target, _stat(target))
-            check_folder(target.parent)
 
 
 def check_folder(folder: Path) -> None:

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from llm_bench_fixtures.cli import paired_run as command
+from llm_bench_fixtures.cli import pair as command
 from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.options import NOTHING
 from llm_bench_fixtures.options.table import OPTIONS, flag_of, paths_that_stand_alone
 from llm_bench_fixtures.paired.control import PairedRun
 from llm_bench_fixtures.paired.sides import PairSide
@@ -22,8 +23,8 @@ def run_sides(arguments: list[str]) -> object:
     parser = argparse.ArgumentParser()
     command.add_run_arguments(parser)
     given = parser.parse_args(arguments)
-    given.passed_on = []
-    return command.run_sides("base", "head", command.make_plan(given, threshold=0.03, grows=True))
+    vars(given).update(passed_on=[], threshold=0.03, grows=True, allow=NOTHING)
+    return command.run_sides("base", "head", command.make_plan(given))
 
 
 @contextmanager

@@ -470,7 +470,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
     (tmp_path / "file").touch()
     path = tmp_path if place == "a folder" else tmp_path / "file" / "x"
     works = (
-        "paired_run.run_sides",
+        "pair.run_sides",
         "trend.storage_in",
         "export.storage_in",
         "gate.select_in",

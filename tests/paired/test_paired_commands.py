@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.cli import paired_run
+from llm_bench_fixtures.cli import pair
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.paired.sides import PairSide
@@ -24,7 +24,7 @@ def fake_sides(make_side: Callable[..., PairSide], monkeypatch: pytest.MonkeyPat
     def opened(name: str, *_: object) -> Iterator[PairSide]:
         yield make_side(tests={"test_speed": 0.15 if name == "slower" else 0.1}, noise=0.001)
 
-    monkeypatch.setattr(paired_run, "open_side", opened)
+    monkeypatch.setattr(pair, "open_side", opened)
 
 
 def test_a_version_against_itself_gives_the_resolution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

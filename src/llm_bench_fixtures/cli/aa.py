@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from llm_bench_fixtures.cli.arguments import check_files
 from llm_bench_fixtures.cli.console import say, write_json
-from llm_bench_fixtures.cli.paired_run import add_run_arguments, make_plan, run_sides
+from llm_bench_fixtures.cli.pair import add_run_arguments, make_plan, run_sides
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.options import NOTHING
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.paired import resolution
 from llm_bench_fixtures.report.judged.pair import resolution_lines
+from llm_bench_fixtures.writing import check_writable
 
 HELP = "measure this machine's resolution: a version against itself"
 
@@ -35,13 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "`llm-bench pair` reads it",
     )
     add_run_arguments(parser)
+    parser.set_defaults(threshold=0.0, grows=False, allow=NOTHING)  # nothing is to be judged
 
 
 def run(arguments: argparse.Namespace) -> int:
     path = arguments.json or resolution.default_file()
-    check_files(path)
-    plan = make_plan(arguments, threshold=0.0, grows=False)  # nothing is to be judged
-    result = run_sides(arguments.version, arguments.version, plan)
+    check_writable(path)
+    result = run_sides(arguments.version, arguments.version, make_plan(arguments))
     found = resolution.resolutions(result)
     say(resolution_lines(found, result, shutil.get_terminal_size().columns))
     status = resolution.status_of(found, result)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from llm_bench_fixtures.cli.console import counted
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
+from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import SavedAt
 from llm_bench_fixtures.history.storage import RunFolder, Storage, find_storage, select_run
 from llm_bench_fixtures.options.parsers import Setting, parse_history, parse_path
-from llm_bench_fixtures.writing import check_writable
-
-T = TypeVar("T")
+from llm_bench_fixtures.results.metrics import registry
 
 HISTORY = Setting("history", parse_history)
 REPORT = Setting("report", parse_path)
@@ -73,6 +72,12 @@ def select_in(storage: Storage | None, text: str, other_than: SavedAt | None = N
     return storage.select(text, other_than) if storage else select_run(None, text)
 
 
+def rules_in(arguments: argparse.Namespace) -> Rules:
+    """The rules of --rules. Raises UnknownName for one on an unknown metric."""
+    check_targets([rule.target for rule in arguments.rules], registry())
+    return Rules(arguments.rules)
+
+
 def working_folder() -> Path:
     """Where the command was called. Raises InvalidSetting where that has been removed since."""
     try:
@@ -81,24 +86,13 @@ def working_folder() -> Path:
         raise InvalidSetting("the working folder is gone: change to one that is there") from error
 
 
-def check_files(*paths: Path | None) -> None:
-    """Raise UnwritableFile for one that can't be written once the work is done."""
-    for path in paths:
-        if path is not None:
-            check_writable(path)
-
-
-def add_option(
-    parser: argparse._ActionsContainer, flag: str, setting: Setting[T], help_text: str = "", *, has_default: bool = True
-) -> None:
-    """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given.
-
-    has_default: whether what isn't given has the option's default; else it is None."""
+def add_option(parser: argparse._ActionsContainer, flag: str, setting: Setting[Any], help_text: str = "") -> None:
+    """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given."""
     option = setting.option
     parser.add_argument(
         flag,
         type=setting.parse,
-        default=option.default if has_default else None,
+        default=option.default,
         metavar=option.metavar,
         help=(help_text or option.full_help).replace("%", "%%"),
     )

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storage, check_files, select_in, storage_of
-from llm_bench_fixtures.cli.console import show_report, write_json
+from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storage, rules_in, select_in, storage_of
+from llm_bench_fixtures.cli.console import show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.report.judged.gate import comparison_json, comparison_report
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.writing import check_writable
 
 HELP = "show what differs between two saved runs"
 SUMMARY_HELP = "append the comparison as Markdown, for a comment or a step summary"
@@ -33,12 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    check_targets([rule.target for rule in arguments.rules], registry())
+    rules = rules_in(arguments)
     storage = storage_of(arguments)
-    check_files(arguments.summary, arguments.json)
+    check_writable(arguments.summary, arguments.json)
     head = select_in(storage, arguments.head)
     base = select_in(storage, arguments.base, head)
-    comparison = compare_runs(read_saved_run(base), read_saved_run(head), Rules(arguments.rules), registry())
-    show_report(comparison_report(comparison), arguments.summary, verbose=arguments.verbose)
-    if arguments.json:
-        write_json(comparison_json(comparison), arguments.json)
+    comparison = compare_runs(read_saved_run(base), read_saved_run(head), rules, registry())
+    show_report(comparison_report(comparison), lambda: comparison_json(comparison), arguments)

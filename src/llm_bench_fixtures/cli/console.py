@@ -7,12 +7,13 @@ error.
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -100,15 +101,17 @@ def command(lines: Iterable[str]) -> None:
     _write(sys.stdout, "".join(f"{line}\n" for line in lines))
 
 
-def show_report(report: JudgedReport, summary: Path | None, *, verbose: bool) -> None:
-    """Write the report to stdout, and add it to the Markdown file `summary`; where that can't be done, stderr says so,
-    and the exit status stays what it is. verbose: with every value."""
-    say(terminal_lines(report, shutil.get_terminal_size().columns, verbose=verbose))
-    if summary is not None:
+def show_report(report: JudgedReport, as_json: Callable[[], object], asked: argparse.Namespace) -> None:
+    """Write the report to stdout, under --verbose with every value, and to the files of --summary and --json. Where the
+    Markdown can't be added to the first, stderr says so, and the exit status stays what it is."""
+    say(terminal_lines(report, shutil.get_terminal_size().columns, verbose=asked.verbose))
+    if asked.summary:
         try:
-            append_text(summary, markdown(report))
+            append_text(asked.summary, markdown(report))
         except UnwritableFile as error:
             warn(str(error))
+    if asked.json:
+        write_json(as_json(), asked.json)
 
 
 def write_json(data: Any, path: Path) -> Path:

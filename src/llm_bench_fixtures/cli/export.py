@@ -10,18 +10,18 @@ In CSV, a text that a spreadsheet would take for a formula gets an apostrophe be
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.cli.arguments import add_output, add_storage, check_files, storage_in
+from llm_bench_fixtures.cli.arguments import add_output, add_storage, storage_in
 from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, tidy_tables, write_csv, write_export
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.writing import check_writable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     kind = _format(arguments.format, arguments.output)
-    check_files(arguments.output)
+    check_writable(arguments.output)
     storage = storage_in(arguments)
     places = counted(storage.places(), "exporting")
-    tables = _any(tidy_tables(places, storage, arguments.metric, registry(), tell_passed_over), storage)
-    tables = _with_each(tables, arguments.metric)
+    tables = tidy_tables(places, storage, arguments.metric, registry(), tell_passed_over)
+    tables = _checked(tables, storage, arguments.metric)
     if arguments.output is None:
         with data_output() as output:
             write_csv(tables, output)
@@ -67,20 +67,16 @@ def _format(given: ExportFormat | None, output: Path | None) -> ExportFormat:
     return kind
 
 
-def _with_each(tables: Iterator[pd.DataFrame], metrics: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """The tables. Raises UnknownName after the last one for a metric that none of them has."""
+def _checked(tables: Iterable[pd.DataFrame], storage: Storage, metrics: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """The tables. Raises NothingToShow where there is none, and UnknownName after the last one for a metric that none
+    of them has."""
+    table = None
     unseen = set(metrics)
     for table in tables:
         unseen.difference_update(table["metric"])
         yield table
+    if table is None:
+        raise NothingToShow(f"none of the runs in {storage} can be read")
     for name in metrics:
         if name in unseen:
             raise UnknownName("metric", name, registry())
-
-
-def _any(tables: Iterator[pd.DataFrame], storage: Storage) -> Iterator[pd.DataFrame]:
-    """The tables. Raises NothingToShow where there is none."""
-    first = next(tables, None)
-    if first is None:
-        raise NothingToShow(f"none of the runs in {storage} can be read")
-    return chain([first], tables)

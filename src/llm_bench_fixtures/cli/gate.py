@@ -18,22 +18,21 @@ from llm_bench_fixtures.cli.arguments import (
     add_details,
     add_option,
     add_storage,
-    check_files,
+    rules_in,
     select_in,
     storage_of,
     working_folder,
 )
-from llm_bench_fixtures.cli.console import command, say, show_report, write_json
+from llm_bench_fixtures.cli.console import command, say, show_report
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.gate.decision import Decision, decide_run
-from llm_bench_fixtures.gate.rules import Rules, check_targets
+from llm_bench_fixtures.gate.decision import decide_run
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, Storage
+from llm_bench_fixtures.history.storage import LATEST, RUN_HELP
 from llm_bench_fixtures.report.judged.gate import decision_json, gate_report, github_annotations
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import first_few
+from llm_bench_fixtures.writing import check_writable
 
 HELP = "judge a saved run by another one"
 
@@ -49,20 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check_targets([rule.target for rule in arguments.rules], registry())
+    rules = rules_in(arguments)
     storage = storage_of(arguments)
-    check_files(arguments.summary, arguments.json)
-    decision = _decide(read_saved_run(select_in(storage, arguments.run)), storage, arguments)
-    show_report(gate_report(decision), arguments.summary, verbose=arguments.verbose)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        command(github_annotations(decision))
-    if arguments.json:
-        write_json(decision_json(decision), arguments.json)
-    return decision.status
-
-
-def _decide(head: Run, storage: Storage | None, arguments: argparse.Namespace) -> Decision:
+    check_writable(arguments.summary, arguments.json)
+    head = read_saved_run(select_in(storage, arguments.run))
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, working_folder(), head)
     say(first_few([f"Not a baseline: {reason}" for reason in baseline.passed_over]))
-    return decide_run(head, baseline, Rules(arguments.rules), registry(), arguments.missing)
+    decision = decide_run(head, baseline, rules, registry(), arguments.missing)
+    show_report(gate_report(decision), lambda: decision_json(decision), arguments)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        command(github_annotations(decision))
+    return decision.status

@@ -30,16 +30,40 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn
 
-from llm_bench_fixtures.cli.arguments import add_details, check_files
-from llm_bench_fixtures.cli.console import show_report, warn, write_json
-from llm_bench_fixtures.cli.paired_run import add_run_arguments, make_plan, run_sides
+from llm_bench_fixtures.cli.arguments import add_details, working_folder
+from llm_bench_fixtures.cli.console import show_report, warn
+from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.options import parse_allowed
-from llm_bench_fixtures.options.parsers import parse_path, parse_share
+from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path, parse_seconds, parse_share, parse_time
+from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.paired import resolution
+from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, PairPlan
+from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.paired.result import PairedResult
+from llm_bench_fixtures.paired.sides import PAIR, open_side
+from llm_bench_fixtures.paired.trial import TrialPace
+from llm_bench_fixtures.paired.workers import Command
+from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
+from llm_bench_fixtures.processes.environment import worker_environment
+from llm_bench_fixtures.processes.scratch import ScratchFolder
+from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_warning
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS
+from llm_bench_fixtures.writing import check_writable
 
 HELP = "compare the speed of two versions in processes that take turns"
+PAIRS = 8
+TIMEOUT_S = 300.0
+AT_ONCE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,16 +88,134 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--summary", type=parse_path, metavar="FILE.md", help="also write the result as Markdown")
     add_details(parser, "write everything as JSON, with the raw rounds")
     add_run_arguments(parser)
+    parser.set_defaults(grows=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check_files(arguments.json, arguments.summary)
+    check_writable(arguments.json, arguments.summary)
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
     if coarse is not None:
         warn(resolution_warning(*coarse, arguments.threshold, arguments.pairs))
-    plan = make_plan(arguments, threshold=arguments.threshold, grows=True, allowed=arguments.allow)
-    result = run_sides(arguments.base, arguments.head, plan)
-    show_report(pair_report(result), arguments.summary, verbose=arguments.verbose)
-    if arguments.json:
-        write_json(pair_json(result), arguments.json)
+    result = run_sides(arguments.base, arguments.head, make_plan(arguments))
+    show_report(pair_report(result), lambda: pair_json(result), arguments)
     return result.status
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `llm-bench aa` has too."""
+    pace = TrialPace()
+    parser.add_argument(
+        "--pairs",
+        type=integer_of_at_least(LEAST_PAIRS),
+        default=PAIRS,
+        metavar="K",
+        help=f"pairs of fresh processes before the first verdicts. Default: {PAIRS}",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=integer_of_at_least(1),
+        default=pace.rounds,
+        metavar="R",
+        help=f"at most so many rounds of each test in each pair, and as many of its prefill alone. Default: "
+        f"{pace.rounds}; fewer if they would take more than {pace.time_s:g} s, or than the time that all tests have",
+    )
+    parser.add_argument(
+        "--time",
+        type=parse_time,
+        metavar="TIME",
+        help="no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
+        f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most "
+        f"{about(PairPlan.suite_time_s)}, or what {SUITE_PAIRS} pairs take",
+    )
+    parser.add_argument(
+        "--at-once",
+        type=integer_of_at_least(1),
+        default=AT_ONCE,
+        metavar="N",
+        help=f"pairs that run at the same time, each on cores of its own, as far as cores and memory allow. Default: "
+        f"{AT_ONCE}",
+    )
+    parser.add_argument(
+        "--threads",
+        type=parse_threads,
+        default=1,
+        metavar="N",
+        help="threads of each process. The rounds of both sides of a pair run on the same N cores. Default: 1, with "
+        "which the times vary least",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=parse_seconds,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="a process that is silent for so long is taken to hang; its waiting for a free core isn't counted. "
+        f"Default: {TIMEOUT_S:g}",
+    )
+
+
+def parse_threads(text: str) -> int:
+    threads, cores = integer_of_at_least(1)(text), usable_cores()
+    if threads > cores:
+        raise InvalidSetting(f"{threads} threads would wait for each other on {count(cores, 'core')}")
+    return threads
+
+
+def make_plan(given: argparse.Namespace) -> PairPlan:
+    """given: the options of this command, and what goes to pytest. Raises InvalidSetting."""
+    for flag, value in paths_that_stand_alone(given.passed_on, Path()):
+        raise InvalidSetting(
+            f"{flag} {value}: pytest would take that path for a folder of tests, and its root folder from it. "
+            f"Write {flag}={value}, with an equals sign"
+        )
+    commands = tuple(
+        Command(tuple(given.passed_on), worker_environment(given.threads, cores), cores, given.timeout)
+        for cores in choose_lanes(given.threads, given.at_once)
+    )
+    return PairPlan(
+        commands=commands,
+        threads=given.threads,
+        threshold=given.threshold,
+        pairs=given.pairs,
+        pace=TrialPace(rounds=given.rounds),
+        time_limit_s=given.time,
+        grows=given.grows,
+        allowed=given.allow,
+    )
+
+
+def run_sides(base: str, head: str, plan: PairPlan) -> PairedResult:
+    """Open the sides and run their pairs; a version that is compared with itself is opened once. Raises what opening
+    them raises; all other failures are in the result.
+
+    A second Ctrl-C, while the sides are cleaned up, loses no result.
+    """
+    if os.name != "posix":
+        raise PlatformUnsupported("the processes of a pair inherit a socket, which they can on Linux and macOS only")
+    result = None
+    try:
+        with terminated_as_interrupted(), ExitStack() as stack:
+            scratch = stack.enter_context(ScratchFolder(PAIR)).path
+            here = working_folder()
+            sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
+            result = PairedRun((sides[0], sides[-1]), plan, Display(sys.stderr), scratch).run()
+    except KeyboardInterrupt:
+        if result is None:
+            raise
+    return result
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM, with which a CI system ends a job, and SIGHUP of a closed terminal clean up as Ctrl-C does; one that
+    is ignored (nohup) stays so."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, interrupt) for one in heard}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -20,12 +20,11 @@ from itertools import combinations
 from pathlib import Path
 
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, NEED, WANT, Need, need_from
-from llm_bench_fixtures.cli.arguments import add_option, add_output, add_storage, select_in, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_output, add_storage, rules_in, select_in, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.history.together import grouped, is_same_run
@@ -33,7 +32,7 @@ from llm_bench_fixtures.options.parsers import Setting, parse_optional_size
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.judged.changes import Changes, changes_against
+from llm_bench_fixtures.report.judged.changes import changes_against
 from llm_bench_fixtures.report.renderers.columns import wrapped
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.report.runs import RunPlace, Runs, runs_of
@@ -58,8 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     add_option(parser, "--fit", FIT, "memory to fit the model into, such as 24GB. Default: as the run has it")
     own = "Default: what the run itself was asked"
-    add_option(parser, "--need", NEED, f"as --llm-need, by which the run is judged anew. {own}", has_default=False)
-    add_option(parser, "--want", WANT, f"as --llm-want: latency, throughput or memory. {own}", has_default=False)
+    add_option(parser, "--need", NEED, f"as --llm-need, by which the run is judged anew. {own}")
+    add_option(parser, "--want", WANT, f"as --llm-want: latency, throughput or memory. {own}")
+    parser.set_defaults(need=None, want=None)
     add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
     add_storage(parser)
 
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     if not arguments.runs:
         raise InvalidSetting("name at least one RUN, such as `latest`; llm-bench history lists the saved ones")
-    check_targets([rule.target for rule in arguments.rules], registry())
+    rules_in(arguments)  # refused before anything is read
     storage = storage_of(arguments)
     paths = [select_in(storage, text) for text in arguments.runs]
     against = select_in(storage, arguments.against, paths[0]) if arguments.against else None
@@ -150,15 +150,11 @@ def report_one(
     folder: Path = arguments.output
     with progress.activity(Phase.REPORTING, "writing the report"):
         need = _need(found, arguments)
-        changes = _changes(found, against, need, arguments) if against else None
-        findings = write_report(
-            found,
-            registry(),
-            folder,
-            need,
-            changes,
-            has_results=_is_in(folder, paths),
-        )
+        changes = None
+        if against:
+            comparison = compare_runs(read_saved_run(against), found, rules_in(arguments), registry())
+            changes = changes_against(comparison, need)
+        findings = write_report(found, registry(), folder, need, changes, has_results=_is_in(folder, paths))
     width = shutil.get_terminal_size().columns
     say([*summary_lines(findings, folder, width), *_not_shown(found, width), *_set_aside(folder)])
 
@@ -173,11 +169,6 @@ def _need(run: Run, arguments: argparse.Namespace) -> Need:
         warn(f"{run.source}: what it was asked can't be used here: {error}. --need and --want ask anew")
         own = DEFAULT_NEED
     return Need(own.limits if arguments.need is None else arguments.need, arguments.want or own.want)
-
-
-def _changes(head: Run, against: SavedAt, need: Need, arguments: argparse.Namespace) -> Changes:
-    comparison = compare_runs(read_saved_run(against), head, Rules(arguments.rules), registry())
-    return changes_against(comparison, need)
 
 
 def _not_shown(found: Run, width: int) -> Iterator[str]:

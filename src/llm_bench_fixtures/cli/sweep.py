@@ -165,9 +165,8 @@ class _Progress:
     def _left(self) -> str:
         """Time left, in words, from how fast cells have ended so far."""
         left = self.total - self.over
-        return (
-            f"; about {about((time.monotonic() - self.started) / self.over * left)} left" if self.over and left else ""
-        )
+        left_s = (time.monotonic() - self.started) / self.over * left if self.over else 0.0
+        return f"; about {about(left_s)} left" if self.over and left else ""
 
 
 def _report(cells: Sequence[SweepCell], kept: SweepFolder, arguments: argparse.Namespace) -> None:

@@ -71,8 +71,7 @@ def claim_report(session: pytest.Session) -> None:
         return
     settings = settings_of(config)
     summary = settings.of(options.SUMMARY) if gating.is_gated(config) else None
-    if summary is not None:
-        or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
+    or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
     or_usage_error(partial(save_whole, config, config.stash.setdefault(NOT_SAVED, []).append), "the run can't be saved")
     or_usage_error(partial(_check_history, config), "--llm-history")
     config.stash[MADE_FOLDER] = or_usage_error(partial(claim, settings.report), "--llm-report")
