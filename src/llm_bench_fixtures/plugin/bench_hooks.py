@@ -18,7 +18,7 @@ from llm_bench_fixtures.errors import NotReached, named
 from llm_bench_fixtures.history.saved import fault_of_stored, to_stored
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
-from llm_bench_fixtures.plugin import finish, gating, resuming
+from llm_bench_fixtures.plugin import finish, gating, resuming, stash
 from llm_bench_fixtures.plugin.foreseeing import foresee
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY, any_given
@@ -38,19 +38,6 @@ from llm_bench_fixtures.plugin.items import (
 from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test, renew_report
-from llm_bench_fixtures.plugin.stash import (
-    BENCHMARKS,
-    RUN,
-    SCENARIOS,
-    SESSION,
-    bench_session,
-    check_settings,
-    is_xdist_worker,
-    metrics_of,
-    or_usage_error,
-    runs_in_turns,
-    selected_variants,
-)
 from llm_bench_fixtures.plugin.storage import in_project, keep_with_project, with_branch
 from llm_bench_fixtures.results.record import Status
 
@@ -64,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(pair_worker)  # registering configures it at once
     if any_given(config):
-        check_settings(config)
+        stash.check_settings(config)
         gating.check_is_gated(config)
         resuming.use_resuming(config)
         if gating.is_gated(config):
@@ -75,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection(session: pytest.Session) -> None:
     """Refuse an unknown variant before any file is collected."""
     if any_given(session.config):
-        selected_variants(session.config)
+        stash.selected_variants(session.config)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -93,9 +80,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if any(variant_of(item) for item in items):
         config.stash[gating.HAS_BENCHMARKS] = True
         keep_with_project(config)
-        config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
+        config.stash[stash.SCENARIOS] = stash.or_usage_error(lambda: scenarios_of(items, stash.metrics_of(config)))
         everyone = [variant.id for variant in variants_of(config, items)]
-        arrange(config, items, [everyone] if runs_in_turns(config) else None)
+        arrange(config, items, [everyone] if stash.runs_in_turns(config) else None)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -104,12 +91,12 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     the last, score what has yet to be."""
     config = session.config
     benchmarks = [*filter(is_benchmark, session.items)]
-    config.stash[BENCHMARKS] = tuple(identify(item).scenario for item in benchmarks)
+    config.stash[stash.BENCHMARKS] = tuple(identify(item).scenario for item in benchmarks)
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
         end_at_signals(session)
         finish.claim_report(session)
-    if runs_tests and benchmarks and runs_in_turns(config):
+    if runs_tests and benchmarks and stash.runs_in_turns(config):
         plan_and_arrange(session, resuming.keep_whole if resuming.is_resumed(config) else None)
         foresee(session)
         resuming.score_reference_first(session)
@@ -153,23 +140,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if variant_of(item):
-        make_harmless(report)  # what failed may quote the model's files
-    if report.when == "call" and variant_of(item) and not is_benchmark(item) and not is_unreached(call):
-        resuming.note_checked(item, report, "" if report.passed else _reason(call))
-    if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
-        _add_unmeasured(item, call, report)
-    return report
-
-
-def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """A benchmark that was skipped or failed is a row of the report too, with its reason."""
-    status = Status.SKIPPED if report.skipped else Status.ERROR
-    if is_unreached(call):
-        status = Status.NOT_REACHED
-    record = replace(identify(item), status=status, reason=_reason(call))
-    bench_session(item.config).results.add_unmeasured(record)
+    report = yield
+    if not variant_of(item):
+        return report
+    make_harmless(report)  # what failed may quote the model's files
+    if report.when == "call" and not is_benchmark(item) and not is_unreached(call):
+        resuming.note_checked(item, report, "" if report.passed else _reason(call))
+    if not report.passed and report.when != "teardown":
+        ended = Status.SKIPPED if report.skipped else Status.ERROR
+        status = Status.NOT_REACHED if is_unreached(call) else ended
+        record = replace(identify(item), status=status, reason=_reason(call))
+        stash.bench_session(item.config).results.add_unmeasured(record)
+    return report
 
 
 def _reason(call: pytest.CallInfo[None]) -> str:
@@ -191,7 +174,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     """
     failure = None
     try:
-        if not is_xdist_worker(session.config):
+        if not stash.is_xdist_worker(session.config):
             finish.finish(session, exitstatus)
         elif gating.HAS_BENCHMARKS in session.config.stash:
             session.config.workeroutput[HAS_BENCHMARKS_KEY] = True  # type: ignore[attr-defined]  # for the controller
@@ -216,12 +199,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
-    return bench_session(config).own_score(model)
+    return stash.bench_session(config).own_score(model)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if SESSION in config.stash:
-        config.stash[SESSION].close()
+    if stash.SESSION in config.stash:
+        config.stash[stash.SESSION].close()
         gc.collect()
         gc.freeze()  # pytest collects five times after this, and would go through the libraries' objects each time
 
@@ -229,7 +212,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
     """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
-    if SESSION not in config.stash:
+    if stash.SESSION not in config.stash:
         return (yield)
     with in_project(config):
         return with_branch((yield))
@@ -238,10 +221,9 @@ def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[No
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
     """Put the run's results into the files that pytest-benchmark writes, so that its storage is the run history."""
-    if RUN in config.stash:
-        to_stored(output_json, config.stash[RUN])
-        fault = fault_of_stored(output_json)
-        if fault:
+    if finish.RUN in config.stash:
+        to_stored(output_json, config.stash[finish.RUN])
+        if fault := fault_of_stored(output_json):
             warn(
                 f"what pytest-benchmark saves of this run {fault}: it is whole, but llm-bench will refuse it. Without "
                 "--benchmark-save-data a run is kept without the times of its tokens; --benchmark-json has them always"

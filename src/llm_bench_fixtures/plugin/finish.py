@@ -22,16 +22,7 @@ from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import IN_WORKERS
 from llm_bench_fixtures.plugin.internals import coloured, save_whole, terminal_width
 from llm_bench_fixtures.plugin.resuming import is_resumed, take_up
-from llm_bench_fixtures.plugin.stash import (
-    RUN,
-    SESSION,
-    TURNS,
-    is_xdist_worker,
-    metrics_of,
-    or_usage_error,
-    selection_of,
-    settings_of,
-)
+from llm_bench_fixtures.plugin.stash import SESSION, is_worker, metrics_of, or_usage_error, selection_of, settings_of
 from llm_bench_fixtures.plugin.storage import runs_folder
 from llm_bench_fixtures.plugin.terminal_progress import announce, tell
 from llm_bench_fixtures.progress import Phase
@@ -55,6 +46,7 @@ NOTHING_MEASURED = (
 )
 MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
 SET_ASIDE: pytest.StashKey[bool] = pytest.StashKey()  # whether all of the report in it made room for this run's
+RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
 NOT_SAVED: pytest.StashKey[list[str]] = pytest.StashKey()  # what pytest-benchmark could not write, and why
 FAILED_HOOK: pytest.StashKey[str] = pytest.StashKey()  # what pytest_llm_bench_finish raised
@@ -67,7 +59,7 @@ def claim_report(session: pytest.Session) -> None:
     Raises UsageError where it, or the gate's summary, can't be written, and where there is no going on with the run.
     """
     config = session.config
-    if is_xdist_worker(config) or TURNS in config.stash:
+    if is_worker(config):
         return
     settings = settings_of(config)
     summary = settings.of(options.SUMMARY) if gating.is_gated(config) else None
@@ -157,7 +149,7 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     Whatever becomes of the report, pytest-benchmark saves the run and the terminal shows it.
     """
     config = session.config
-    if SESSION not in config.stash or not config.stash[SESSION].results.has_variants or TURNS in config.stash:
+    if SESSION not in config.stash or not config.stash[SESSION].results.has_variants or is_worker(config):
         return
     bench = config.stash[SESSION]
     if bench.deadline.is_over:

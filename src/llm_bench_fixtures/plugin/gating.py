@@ -20,18 +20,8 @@ from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run, saved_at
 from llm_bench_fixtures.history.storage import RunFolder, Storage
 from llm_bench_fixtures.options.parsers import LoadFormat
-from llm_bench_fixtures.plugin import internals
+from llm_bench_fixtures.plugin import internals, stash
 from llm_bench_fixtures.plugin.harmless import warn
-from llm_bench_fixtures.plugin.stash import (
-    TURNS,
-    is_timing,
-    is_xdist_worker,
-    metrics_of,
-    need_of,
-    or_usage_error,
-    selection_of,
-    settings_of,
-)
 from llm_bench_fixtures.plugin.storage import project_folder, storage_folder
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against
@@ -58,7 +48,7 @@ def set_baseline(config: pytest.Config) -> None:
     can't be read, and for a rule on an unknown metric.
     """
     rules_of(config)
-    baseline = config.stash[BASELINE] = or_usage_error(lambda: _find_baseline(config), "--llm-gate")
+    baseline = config.stash[BASELINE] = stash.or_usage_error(lambda: _find_baseline(config), "--llm-gate")
     if baseline.run is not None and isinstance(place := saved_at(baseline.run.source), Path):
         internals.compare_with(config, internals.name_in_storage(place, _folder(config)))
 
@@ -66,7 +56,7 @@ def set_baseline(config: pytest.Config) -> None:
 def check_is_gated(config: pytest.Config) -> None:
     """Raise UsageError where the command line says how to judge, but not --llm-gate."""
     given = [setting.flag for setting in options.HOW if config.getoption(setting.ini)]
-    if given and not settings_of(config).of(options.GATE):
+    if given and not stash.settings_of(config).of(options.GATE):
         raise pytest.UsageError(f"{', '.join(given)}: add --llm-gate, or nothing is judged")
 
 
@@ -75,28 +65,28 @@ def is_gated(config: pytest.Config) -> bool:
 
     A process that only collects does not, nor does a worker of pytest-xdist's or of a paired run.
     """
-    idle = config.getoption("collectonly") or is_xdist_worker(config) or TURNS in config.stash
-    return settings_of(config).of(options.GATE) and not idle
+    idle = config.getoption("collectonly") or stash.is_worker(config)
+    return stash.settings_of(config).of(options.GATE) and not idle
 
 
 def rules_of(config: pytest.Config) -> Rules:
     """The rules that the options name. Raises UsageError for an unknown metric."""
-    named = settings_of(config).of(options.RULES)
-    or_usage_error(lambda: check_targets([rule.target for rule in named], metrics_of(config)))
+    named = stash.settings_of(config).of(options.RULES)
+    stash.or_usage_error(lambda: check_targets([rule.target for rule in named], stash.metrics_of(config)))
     return Rules(named)
 
 
 def _find_baseline(config: pytest.Config) -> Baseline:
-    settings = settings_of(config)
+    settings = stash.settings_of(config)
     wanted = settings.of(options.BASELINE) or internals.compared_run(config)
-    likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, selection_of(config))
+    likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, stash.selection_of(config))
     return find_baseline(_storage(config), wanted, likeness, project_folder(config))
 
 
 def _storage(config: pytest.Config) -> Storage | None:
     """Where the baseline is: the database, unless --benchmark-compare names a run in the folder; None where no
     run was ever saved. Raises InvalidSetting where it can't be read."""
-    url = settings_of(config).history
+    url = stash.settings_of(config).history
     if url and not internals.compared_run(config):
         return Database(url)
     folder = _folder(config)
@@ -116,8 +106,10 @@ def _folder(config: pytest.Config) -> Path | None:
 def gate_run(config: pytest.Config, run: Run) -> Run:
     """Keep the decision on the run. Returns the run, marked where it did not pass, so that it is no baseline."""
     try:
-        allowed = settings_of(config).of(options.MISSING)
-        decision = decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
+        allowed = stash.settings_of(config).of(options.MISSING)
+        decision = decide_run(
+            judged_run(run), config.stash[BASELINE], rules_of(config), stash.metrics_of(config), allowed
+        )
     except Exception as error:  # a bug of ours, which costs the run its verdict and nothing else
         decision = nothing_measured(f"the gate failed: {reason_of(error)}")
     config.stash[DECISION] = decision
@@ -130,7 +122,7 @@ def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
     """Changes of the run against the gate's baseline or the run of --benchmark-compare; None without either."""
     is_gated_run = DECISION in config.stash
     comparison = config.stash[DECISION].comparison if is_gated_run else _asked_comparison(config, run)
-    return None if comparison is None else changes_against(comparison, need_of(config))
+    return None if comparison is None else changes_against(comparison, stash.need_of(config))
 
 
 def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
@@ -145,7 +137,7 @@ def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
         return None
     if baseline.run is None:
         return None
-    return compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config), baseline.notes)
+    return compare_runs(baseline.run, judged_run(run), rules_of(config), stash.metrics_of(config), baseline.notes)
 
 
 def finish_gate(session: pytest.Session) -> None:
@@ -158,11 +150,11 @@ def finish_gate(session: pytest.Session) -> None:
     if decision is None:
         if not config.getoption("llm_gate") and not config.stash.get(HAS_BENCHMARKS, False):
             return
-        decision = config.stash[DECISION] = nothing_measured(NO_BENCHMARK if is_timing(config) else NOTHING_TIMED)
+        decision = config.stash[DECISION] = nothing_measured(NO_BENCHMARK if stash.is_timing(config) else NOTHING_TIMED)
     if session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = decision.status
     _add_to_junit(config, decision)
-    summary = settings_of(config).of(options.SUMMARY)
+    summary = stash.settings_of(config).of(options.SUMMARY)
     if summary is not None:
         try:
             append_text(summary, markdown(gate_report(decision)))

@@ -13,17 +13,9 @@ from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.plugin import stash
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped, ordering_of
-from llm_bench_fixtures.plugin.stash import (
-    bench_session,
-    is_kept,
-    need_of,
-    selected_variants,
-    settings_of,
-    swept_variants,
-    takes_requests,
-)
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.progress import Milestone
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -62,10 +54,10 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     """Give the test what it takes of the variants and of the sweeps' values."""
     for name, setting in SWEEPS.items():
         if name in metafunc.fixturenames:
-            values = getattr(settings_of(metafunc.config), setting)
+            values = getattr(stash.settings_of(metafunc.config), setting)
             metafunc.parametrize(name, values, ids=[shortest(value) for value in values])
     if "llm_own" in metafunc.fixturenames:
-        cases = own_cases(settings_of(metafunc.config), need_of(metafunc.config))
+        cases = own_cases(stash.settings_of(metafunc.config), stash.need_of(metafunc.config))
         if cases:
             metafunc.parametrize("llm_own", cases, ids=str, indirect=True)
     if "llm_model" in metafunc.fixturenames:
@@ -80,19 +72,19 @@ def _variants_for(metafunc: pytest.Metafunc) -> tuple[Variant, ...]:
     """Variants of the run that the test's markers name, or all; for a test of load those that take requests."""
     names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
     try:
-        variants = selected_variants(metafunc.config, names)
+        variants = stash.selected_variants(metafunc.config, names)
     except pytest.UsageError as error:  # pytest would show it with a traceback here
         what = "llm_variants: " if names else ""
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
     if "llm_threads" in metafunc.fixturenames:
-        return swept_variants(metafunc.config, variants)
-    return tuple(filter(takes_requests, variants)) if "llm_load" in metafunc.fixturenames else variants
+        return stash.swept_variants(metafunc.config, variants)
+    return tuple(filter(stash.takes_requests, variants)) if "llm_load" in metafunc.fixturenames else variants
 
 
 def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that measure the tool, unless --llm-overhead asks for them."""
     measures_tool = [item for item in items if "llm_overhead" in getattr(item, "fixturenames", ())]
-    if measures_tool and not settings_of(config).overhead:
+    if measures_tool and not stash.settings_of(config).overhead:
         config.stash[LEFT_OUT] = len(measures_tool)
         config.hook.pytest_deselected(items=measures_tool)
         items[:] = [item for item in items if item not in measures_tool]
@@ -145,7 +137,7 @@ def variants_to_come(item: pytest.Item) -> list[Variant]:
     case, items = case_of(item), item.session.items
     after = items[items.index(item) + 1 :]
     same = [other for other in after if is_benchmark(other) and case_of(other) == case]
-    same = [other for other in same if not (is_kept(other) or is_skipped(other))]
+    same = [other for other in same if not (stash.is_kept(other) or is_skipped(other))]
     return [variant for other in same if (variant := variant_of(other)) is not None]
 
 
@@ -167,7 +159,7 @@ def are_ordered(config: pytest.Config, items: Sequence[pytest.Item]) -> bool:
 
 def variants_of(config: pytest.Config, items: Iterable[pytest.Item]) -> tuple[Variant, ...]:
     """The variants of the run, then those of single tests, such as other numbers of threads."""
-    return tuple(dict.fromkeys([*selected_variants(config), *filter(None, map(variant_of, items))]))
+    return tuple(dict.fromkeys([*stash.selected_variants(config), *filter(None, map(variant_of, items))]))
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Collection[str]] | None) -> None:
@@ -229,7 +221,7 @@ def plan_and_arrange(
     places = [arranged.get(item.nodeid, -1) for item in session.items]
     if places != sorted(places):  # ordered by a plugin that came after this one, or --failed-first
         config.stash[ORDERED] = True
-    bench = bench_session(config)
+    bench = stash.bench_session(config)
     tested = {variant.id for item in session.items if (variant := variant_of(item))}
     known = variants_of(config, session.items)
 
@@ -240,7 +232,7 @@ def plan_and_arrange(
         lineup = plan(tested)
         if keep is not None:
             keep(session, [[variant.id for variant in group] for group in lineup.groups])
-            left = {variant.id for item in session.items if (variant := variant_of(item)) and not is_kept(item)}
+            left = {variant.id for item in session.items if (variant := variant_of(item)) and not stash.is_kept(item)}
             if not (left or bench.due):
                 bench.loader.lineup = Lineup(())
                 return
@@ -254,11 +246,11 @@ def plan_and_arrange(
     first, *others = [[variant.id for variant in group] for group in lineup.groups]
     arrange(config, session.items, [[*first, *tested - {one.id for one in bench.loader.known}], *others])
     if not config.stash[ORDERED]:
-        open_items = [item for item in session.items if is_benchmark(item) and not is_kept(item)]
+        open_items = [item for item in session.items if is_benchmark(item) and not stash.is_kept(item)]
         benchmarks = [(case_of(item), identify(item).scenario) for item in open_items]
         bench.measuring.go_by(config.stash[PLAN].stage, benchmarks)
     bench.progress.expect(Milestone.VARIANT, len(bench.loader.known))
-    placed = [(case_of(item), variant_of(item), is_kept(item)) for item in filter(is_benchmark, session.items)]
+    placed = [(case_of(item), variant_of(item), stash.is_kept(item)) for item in filter(is_benchmark, session.items)]
     to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}
     done = {case for case, *_ in placed} - {case for case, _ in to_come}
     bench.progress.expect(Milestone.CASE, len(to_come) + len(done), len(done))

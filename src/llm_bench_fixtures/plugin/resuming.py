@@ -17,19 +17,10 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError
 from llm_bench_fixtures.history.together import why_runs_apart
+from llm_bench_fixtures.plugin import stash
 from llm_bench_fixtures.plugin.benchmark import name_in_table
 from llm_bench_fixtures.plugin.internals import leave_out_fixtures, report_times, skipped
 from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
-from llm_bench_fixtures.plugin.stash import (
-    KEPT,
-    SESSION,
-    TURNS,
-    bench_session,
-    is_kept,
-    is_timing,
-    runs_in_turns,
-    settings_of,
-)
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.results.builder import DONE
 from llm_bench_fixtures.results.folder import EARLIER, MARKER, WHOLE, held, worth_in
@@ -48,11 +39,11 @@ REACHED = (*DONE, Status.ERROR)
 
 def use_resuming(config: pytest.Config) -> None:
     """Register this module's hooks where --llm-resume is given. UsageError for a run that can't go on with another."""
-    if settings_of(config).resume is False:
+    if stash.settings_of(config).resume is False:
         return
-    if TURNS in config.stash:
+    if stash.TURNS in config.stash:
         raise pytest.UsageError("--llm-resume: `llm-bench pair` measures both versions anew: leave it out")
-    if not is_timing(config):
+    if not stash.is_timing(config):
         raise pytest.UsageError(
             "--llm-resume: nothing is timed in this run: leave out -n, --benchmark-disable and --benchmark-skip"
         )
@@ -70,11 +61,11 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     hold: keeps others out of that run's folder as long as this session lasts. Raises LlmBenchError where the run can't
     be read or is going on, UsageError where it may not be put together with this one.
     """
-    config, settings = session.config, settings_of(session.config)
+    config, settings = session.config, stash.settings_of(session.config)
     if settings.resume is False:
         return False
     own = settings.report / RESULTS_FILE
-    bench = bench_session(config)
+    bench = stash.bench_session(config)
     path = _most_measured(bench) if settings.resume is True else settings.resume
     file = path / RESULTS_FILE if path.is_dir() else path
     before = _read(file, own, hold)
@@ -87,7 +78,7 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     tested = {variant.id: variant.threads_of for _, variant in items}
     bench.go_on_with(before, {name for name, threads_of in tested.items() if threads_of not in tested})  # to be scored
     config.stash[RESUMED] = before
-    if not (runs_in_turns(config) and any(is_benchmark(item) for item, _ in items)):
+    if not (stash.runs_in_turns(config) and any(is_benchmark(item) for item, _ in items)):
         # Nobody loads a variant for its quality alone here, so what has yet to be scored is measured again.
         scored = filter(bench.scoring.is_scored, (one.id for one in bench.results.variants))
         keep_whole(session, [[name] for name in scored if name not in bench.due])
@@ -129,7 +120,7 @@ def _check_like(file: Path, before: Run, run: Run) -> None:
 def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> None:
     """Note which tests the earlier run has, and say how many. groups: ids of the variants that are loaded together; no
     test of another variant is kept."""
-    config, bench = session.config, session.config.stash[SESSION]
+    config, bench = session.config, session.config.stash[stash.SESSION]
     before, known = config.stash[RESUMED], {one.id for one in bench.results.variants}
     tested = [(item, variant.id) for item in session.items if (variant := variant_of(item))]
     cases: dict[str, dict[str, str]] = defaultdict(dict)
@@ -140,7 +131,7 @@ def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> No
     benchmarks = whole_tests(cases.values(), statuses, groups, bench.results.reference)
     members = known.intersection(chain.from_iterable(groups))
     checks = {item.nodeid for item, name in tested if name in members and not is_benchmark(item)}
-    config.stash[KEPT] = benchmarks | (checks & before.checked.keys())
+    config.stash[stash.KEPT] = benchmarks | (checks & before.checked.keys())
     scenarios = [identify(item).scenario for item, _ in tested if item.nodeid in benchmarks]
     bench.measuring.forgo(scenarios)
     kept = f"{len(scenarios)} of {count(sum(map(len, cases.values())), 'benchmark')} kept"
@@ -178,10 +169,10 @@ def score_reference_first(session: pytest.Session) -> None:
     """Have the reference scored before any test, where it is scored again for variants that may be scored before it is
     loaded. Not where its headline's case is to come, whose memory holds nothing of scoring yet."""
     config = session.config
-    bench = config.stash[SESSION]
+    bench = config.stash[stash.SESSION]
     if RESUMED not in config.stash or bench.results.reference not in bench.due:
         return
-    left = (item for item in session.items if is_benchmark(item) and not is_kept(item))
+    left = (item for item in session.items if is_benchmark(item) and not stash.is_kept(item))
     if any(config.stash[PLAN].stage(case_of(item)) is Stage.LATENCY for item in left):
         return
     for variant in bench.loader.known:
@@ -193,8 +184,8 @@ def score_reference_first(session: pytest.Session) -> None:
 def note_checked(item: pytest.Item, report: pytest.TestReport, reason: str) -> None:
     """Keep how a test on a variant ended that is no benchmark, for a session that goes on with this one. What failed,
     or was not reached, is run again."""
-    if SESSION in item.config.stash and not report.failed:
-        session = item.config.stash[SESSION]
+    if stash.SESSION in item.config.stash and not report.failed:
+        session = item.config.stash[stash.SESSION]
         session.results.add_checked(item.nodeid, reason)
         session.save_at_times()
 
@@ -202,21 +193,21 @@ def note_checked(item: pytest.Item, report: pytest.TestReport, reason: str) -> N
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Load nothing for a test that is kept."""
-    if is_kept(item):
+    if stash.is_kept(item):
         leave_out_fixtures(item, but="benchmark" if is_benchmark(item) else "")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """End a test that is kept as it ended, and show pytest-benchmark its rounds."""
-    if not is_kept(pyfuncitem):
+    if not stash.is_kept(pyfuncitem):
         return None
     config, test = pyfuncitem.config, pyfuncitem.nodeid
     if not is_benchmark(pyfuncitem):
         if reason := config.stash[RESUMED].checked[test]:
             raise skipped(reason)
         return True
-    record, benchmark = config.stash[SESSION].results.record(test), pyfuncitem.funcargs["benchmark"]
+    record, benchmark = config.stash[stash.SESSION].results.record(test), pyfuncitem.funcargs["benchmark"]
     if record.status is Status.SKIPPED:
         raise skipped(record.reason)
     name_in_table(pyfuncitem, benchmark)

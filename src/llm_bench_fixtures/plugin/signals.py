@@ -21,7 +21,7 @@ import pytest
 
 from llm_bench_fixtures.plugin.internals import terminal_file, uncaptured
 from llm_bench_fixtures.plugin.items import variant_of
-from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_xdist_worker
+from llm_bench_fixtures.plugin.stash import SESSION, is_worker
 from llm_bench_fixtures.plugin.terminal_progress import tell
 
 AGAIN_S = 1.0
@@ -33,7 +33,7 @@ FILES = range(64)  # numbers of files that may be the terminal
 def end_at_signals(session: pytest.Session) -> None:
     """End the run at signals from now on; not in processes that others end: a worker of pytest-xdist's or of `llm-bench
     pair`."""
-    if is_xdist_worker(session.config) or TURNS in session.config.stash:
+    if is_worker(session.config):
         return
     others = {item.nodeid for item in session.items if not variant_of(item)}
     session.config.pluginmanager.register(EndingSignals(session.config, others))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -32,7 +32,7 @@ from llm_bench_fixtures.plugin.storage import commit_of
 from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
-from llm_bench_fixtures.results.record import Run, Scenario
+from llm_bench_fixtures.results.record import Scenario
 from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.session.setup import Setup
@@ -47,46 +47,57 @@ WITH_NAMES = ("model", "choices", "prompts", "tasks")  # options whose values ar
 ALL_SETTINGS = (*FIELDS, NEED, WANT, *backends.SETTINGS, *gate_options.SETTINGS)
 
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
-OWN_PROMPTS: pytest.StashKey[OwnPrompts | None] = pytest.StashKey()
+OWN_PROMPTS: pytest.StashKey[OwnPrompts] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # scenarios of the benchmarks that were collected
 BENCHMARKS: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # the scenario of each that was collected
-RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
 KEPT: pytest.StashKey[frozenset[str]] = pytest.StashKey()  # the tests that an earlier session has run, by --llm-resume
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
 
+@contextmanager
+def usage_errors(flag: str = "") -> Iterator[None]:
+    """Errors of ours in the block, such as a setting that can't be used, become pytest's UsageError.
+
+    flag: of the option that it is about, where the message doesn't say."""
+    try:
+        yield
+    except LlmBenchError as error:
+        raise pytest.UsageError(f"{flag}: {error}" if flag else str(error)) from error
+
+
+def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
+    """Result of `compute`, whose errors are as in `usage_errors`."""
+    with usage_errors(flag):
+        return compute()
+
+
+@usage_errors()
 def settings_of(config: pytest.Config) -> Settings:
     """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
     if SETTINGS not in config.stash:
-        config.stash[SETTINGS] = settings = or_usage_error(
-            lambda: with_fitting_reference(with_reference(parse_settings(_given(config))))
-        )
+        settings = with_fitting_reference(with_reference(parse_settings(_given(config))))
+        config.stash[SETTINGS] = settings
         for setting in (*backends.SETTINGS, *gate_options.SETTINGS):
-            or_usage_error(partial(settings.of, setting))
+            settings.of(setting)
     return config.stash[SETTINGS]
 
 
+@usage_errors()
 def own_prompts_of(config: pytest.Config) -> OwnPrompts | None:
     """Prompts of --llm-prompts, read when they are first asked for: standard input can be read but once. UsageError for
     what can't be used."""
-    if OWN_PROMPTS not in config.stash:
-        config.stash[OWN_PROMPTS] = or_usage_error(lambda: _own_prompts(config))
-    return config.stash[OWN_PROMPTS]
-
-
-def _own_prompts(config: pytest.Config) -> OwnPrompts | None:
     settings = settings_of(config)
-    if not settings.prompts:
-        return None
-    found = read_own_prompts(settings.prompts, lambda: _standard_input(config))
-    if any(prompt.answer for prompt in found.prompts) and settings.corpus is not None:
-        raise InvalidSetting(
-            f"--llm-corpus: quality is measured on the answers in {found.name}; give an empty --llm-corpus= for that, "
-            "or prompts without answers"
-        )
-    return found
+    if OWN_PROMPTS not in config.stash and settings.prompts:
+        found = read_own_prompts(settings.prompts, lambda: _standard_input(config))
+        if any(prompt.answer for prompt in found.prompts) and settings.corpus is not None:
+            raise InvalidSetting(
+                f"--llm-corpus: quality is measured on the answers in {found.name}; give an empty --llm-corpus= for "
+                "that, or prompts without answers"
+            )
+        config.stash[OWN_PROMPTS] = found
+    return config.stash.get(OWN_PROMPTS, None)
 
 
 def _standard_input(config: pytest.Config) -> bytes:
@@ -95,11 +106,11 @@ def _standard_input(config: pytest.Config) -> bytes:
     return standard_input(config)
 
 
+@usage_errors()
 def need_of(config: pytest.Config) -> Need:
     """Need that was asked of a variant. UsageError for what can't be used; a project's own metrics can."""
     given = settings_of(config).given
-    metrics = metrics_of(config) if NEED.name in given else METRIC_BY_NAME
-    return or_usage_error(lambda: need_from(given, metrics))
+    return need_from(given, metrics_of(config) if NEED.name in given else METRIC_BY_NAME)
 
 
 def check_settings(config: pytest.Config) -> None:
@@ -144,16 +155,6 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
     return parsers.names_seen_from(folder, written) if setting.name in WITH_NAMES else written
 
 
-def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
-    """Result of `compute`; an error of ours, such as a setting that can't be used, becomes pytest's UsageError.
-
-    flag: of the option that it is about, where the message doesn't say."""
-    try:
-        return compute()
-    except LlmBenchError as error:
-        raise pytest.UsageError(f"{flag}: {error}" if flag else str(error)) from error
-
-
 def bench_session(config: pytest.Config) -> BenchSession:
     """The session of this run, made when it is first asked for."""
     if SESSION not in config.stash:
@@ -169,14 +170,13 @@ def bench_session(config: pytest.Config) -> BenchSession:
 
 def _new_session(config: pytest.Config) -> BenchSession:
     settings, turns = settings_of(config), config.stash.get(TURNS, None)
-    is_worker = turns is not None or is_xdist_worker(config)
     is_whole = is_timing(config) and turns is None  # a paired run's coordinator gives its worker the time
     scores = turns is None or turns.observes  # else only times are wanted
     settings = replace(
         settings,
         limits_time=min(settings.limits_time, LIMITS_SHARE * settings.time) if is_timing(config) else 0.0,
         in_process=settings.in_process or not runs_in_turns(config),
-        tasks=() if is_worker else settings.tasks,  # nobody sees what they would give there
+        tasks=() if is_worker(config) else settings.tasks,  # nobody sees what they would give there
     )
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
     deadline = Deadline(settings.time if is_whole else math.inf, config.stash[hooks.BEGAN_S])
@@ -186,7 +186,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
         reference.id,
         score=lambda model, corpus: scores_by_hooks(config, model, corpus) if scores else (),
         commit=lambda: commit_of(config),
-        keeps_report=not is_worker,
+        keeps_report=not is_worker(config),
         scores_late=is_whole,
     )
 
@@ -212,10 +212,16 @@ def is_xdist_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def is_worker(config: pytest.Config) -> bool:
+    """Whether another process reports what this one does: of pytest-xdist's, or `llm-bench pair`."""
+    return is_xdist_worker(config) or TURNS in config.stash
+
+
+@usage_errors()
 def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
     """The registry with the project's own. UsageError where two have the same name, or a hook makes a wrong one."""
     if METRICS not in config.stash:
-        config.stash[METRICS] = or_usage_error(lambda: own_metrics(config))
+        config.stash[METRICS] = own_metrics(config)
     return config.stash[METRICS]
 
 
@@ -225,13 +231,12 @@ def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
     return (*known, *own_variants(config, known))
 
 
-def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
+@usage_errors()
+def selected_variants(config: pytest.Config, names: Sequence[str] = ()) -> tuple[Variant, ...]:
     """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
-    settings, known = settings_of(config), or_usage_error(lambda: catalogue(config))
+    settings, known = settings_of(config), catalogue(config)
     default = backends.chosen_by_default(known)
-    return or_usage_error(
-        lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference, default), known)
-    )
+    return narrow(names, select_variants(settings.variants, known, settings.reference, default), known)
 
 
 def swept_variants(config: pytest.Config, variants: Sequence[Variant]) -> tuple[Variant, ...]:
