@@ -20,7 +20,6 @@ from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.plugin import finish, gating, resuming, stash
 from llm_bench_fixtures.plugin.foreseeing import foresee
-from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY, any_given
 from llm_bench_fixtures.plugin.internals import NEEDS_PYTEST_BENCHMARK, has_pytest_benchmark, make_harmless
 from llm_bench_fixtures.plugin.items import (
@@ -35,7 +34,7 @@ from llm_bench_fixtures.plugin.items import (
     variant_of,
     variants_of,
 )
-from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
+from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached, warn
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test, renew_report
 from llm_bench_fixtures.plugin.storage import in_project, keep_with_project, with_branch

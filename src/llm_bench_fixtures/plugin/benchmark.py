@@ -18,7 +18,6 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import (
     counting_as_used,
     is_timed,
@@ -27,7 +26,7 @@ from llm_bench_fixtures.plugin.internals import (
     report_times,
 )
 from llm_bench_fixtures.plugin.items import case_of, identify, own_case_of, variants_to_come
-from llm_bench_fixtures.plugin.outcomes import as_outcomes
+from llm_bench_fixtures.plugin.outcomes import as_outcomes, warn
 from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
 from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
 from llm_bench_fixtures.progress import Phase
@@ -164,9 +163,17 @@ class LlmBenchmark:
 
     def _add_computed(self, record: Record) -> MeasuredRecord:
         """Put the record, with what other plugins compute of its metrics, into the report."""
-        measured = self._with_metrics(record)
-        computed = computed_values(measured.known_metrics, metrics_of(self._item.config))
-        self._session.results.add_record(replace(record, extra={**record.extra, **computed}))
+        session, metrics = self._session, metrics_of(self._item.config)
+
+        def score() -> VariantResult:
+            session.score(self._model)
+            return session.results.variant(record.variant)
+
+        is_due = session.scoring.is_due(record.variant) or record.variant in session.tasks.due
+        variant = session.results.variant(record.variant)
+        measured = with_metrics(record, variant, metrics, score if is_due else None)
+        computed = computed_values(measured.known_metrics, metrics)
+        session.results.add_record(replace(record, extra={**record.extra, **computed}))
         return measured
 
     def _add_further(self, measured: Measured) -> None:
@@ -176,14 +183,3 @@ class LlmBenchmark:
             self._add_computed(with_times(record, measured, is_remote=self._model.facts.is_remote))
             replace_times(self._benchmark, [done.latency_s for done in measured.rounds])
             self._session.save_at_times()
-
-    def _with_metrics(self, record: Record) -> MeasuredRecord:
-        session = self._session
-        variant = session.results.variant(record.variant)
-
-        def score() -> VariantResult:
-            session.score(self._model)
-            return session.results.variant(record.variant)
-
-        is_due = session.scoring.is_due(record.variant) or record.variant in session.tasks.due
-        return with_metrics(record, variant, metrics_of(self._item.config), score if is_due else None)

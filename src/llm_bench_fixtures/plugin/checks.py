@@ -4,7 +4,8 @@ and what the measuring costs."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,9 +17,8 @@ from llm_bench_fixtures.measure.timing import instrumentation_ratios
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import skipped
-from llm_bench_fixtures.plugin.outcomes import as_outcomes
+from llm_bench_fixtures.plugin.outcomes import as_outcomes, warn
 from llm_bench_fixtures.progress import Left, Phase
 from llm_bench_fixtures.report.tables.load import invalid_sentence
 from llm_bench_fixtures.results.formatting import count
@@ -28,6 +28,14 @@ from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
 
 TTFT_LIMIT_S, TPOT_LIMIT_S = 1.0, 0.1  # limits of a good request, where --llm-need says no other
+
+
+@contextmanager
+def _in_time(session: BenchSession, model: ModelHandle) -> Iterator[None]:
+    """Keep libraries quiet in the block. Raises NotReached where the run has no time for it."""
+    with session.deadline.reaching(), quiet_libraries(), translate_out_of_memory(model.variant.id):
+        session.deadline.check()
+        yield
 
 
 class LlmEquivalence:
@@ -57,13 +65,10 @@ class LlmEquivalence:
         name = self._model.variant.id
         if (prompts, new_tokens) not in self._found:
             with (
-                self._session.deadline.reaching(),
+                _in_time(self._session, self._model),
                 self._session.progress.activity(Phase.CHECKING, f"comparing execution modes of {name}"),
                 self._session.setup.forecast.doing(WorkKind.CHECKS, name),
-                quiet_libraries(),
-                translate_out_of_memory(name),
             ):
-                self._session.deadline.check()
                 found = self._model.call(check_equivalence, prompts, new_tokens)
             self._found[prompts, new_tokens] = {one.mode: one for one in found}
         return self._found[prompts, new_tokens]
@@ -86,12 +91,9 @@ class LlmOverhead:
         with as_outcomes():
             check_supported(self._model, workload)
             with (
-                self._session.deadline.reaching(),
+                _in_time(self._session, self._model),
                 self._session.progress.stepped(Phase.GENERATING, text, at_once=True) as step,
-                quiet_libraries(),
-                translate_out_of_memory(self._model.variant.id),
             ):
-                self._session.deadline.check()
                 step(left=Left(budget_s, is_most=True))
                 ratios = self._model.call(instrumentation_ratios, workload, pairs, budget_s)
         self._session.results.add_instrumentation(self._model.variant.id, ratios)

@@ -18,9 +18,9 @@ from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.history.storage import UNSENT
 from llm_bench_fixtures.plugin import gating
-from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import IN_WORKERS
 from llm_bench_fixtures.plugin.internals import coloured, save_whole, terminal_width
+from llm_bench_fixtures.plugin.outcomes import warn
 from llm_bench_fixtures.plugin.resuming import is_resumed, take_up
 from llm_bench_fixtures.plugin.stash import SESSION, is_worker, metrics_of, or_usage_error, selection_of, settings_of
 from llm_bench_fixtures.plugin.storage import runs_folder

@@ -21,7 +21,7 @@ from llm_bench_fixtures.history.saved import judged_run, saved_at
 from llm_bench_fixtures.history.storage import RunFolder, Storage
 from llm_bench_fixtures.options.parsers import LoadFormat
 from llm_bench_fixtures.plugin import internals, stash
-from llm_bench_fixtures.plugin.harmless import warn
+from llm_bench_fixtures.plugin.outcomes import warn
 from llm_bench_fixtures.plugin.storage import project_folder, storage_folder
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.text import harmless_text
+from llm_bench_fixtures.text import harmless_text, in_encoding
 from llm_bench_fixtures.workloads import MOST_TEXT_BYTES
 from llm_bench_fixtures.writing import check_folder, check_writable, reserve, save_or_keep
 
@@ -94,10 +94,9 @@ def terminal_file(reporter: TerminalReporter) -> TextIO:
     return reporter._tw._file
 
 
-def terminal_encoding(reporter: TerminalReporter) -> str | None:
-    """Encoding of the stream that pytest writes to; None where it takes any text."""
-    encoding: str | None = getattr(terminal_file(reporter), "encoding", None)
-    return encoding
+def as_shown(reporter: TerminalReporter, text: str) -> str:
+    """The text as the stream that pytest writes to can show it, which may have no encoding and take any."""
+    return in_encoding(text, getattr(terminal_file(reporter), "encoding", None))
 
 
 def cursor_column(reporter: TerminalReporter) -> int:

@@ -237,12 +237,10 @@ def plan_and_arrange(
                 bench.loader.lineup = Lineup(())
                 return
             lineup = plan(left | bench.due)
-    except LlmBenchError:
-        return
-    except (OSError, RuntimeError) as error:
-        if not is_process_limit(error):
-            raise
-        return
+    except (LlmBenchError, OSError, RuntimeError) as error:
+        if isinstance(error, LlmBenchError) or is_process_limit(error):
+            return
+        raise
     first, *others = [[variant.id for variant in group] for group in lineup.groups]
     arrange(config, session.items, [[*first, *tested - {one.id for one in bench.loader.known}], *others])
     if not config.stash[ORDERED]:

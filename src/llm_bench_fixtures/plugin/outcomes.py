@@ -1,7 +1,10 @@
-"""Our errors as pytest's outcomes: only here does an exception become a skip."""
+"""Our errors and warnings as pytest's: only here does an exception become a skip.
+
+What warnings quote may come from a model, anybody's run or a test's name: it is made harmless."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +12,7 @@ import pytest
 
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.plugin.internals import skipped
+from llm_bench_fixtures.text import harmless_text
 
 NO_TIME = "not reached within --llm-time"  # what a test does of its own was cut
 
@@ -45,3 +49,19 @@ def as_outcomes(prefix: str = "") -> Iterator[None]:
         if not errors.is_process_limit(error):
             raise
         raise pytest.fail.Exception(f"{prefix}{errors.reason_of(error)}", pytrace=False) from None
+
+
+def warn(text: str) -> None:
+    """Have pytest show the text among its warnings, as one of the caller's."""
+    warnings.warn(pytest.PytestWarning(harmless_text(text)), stacklevel=3)
+
+
+class HarmlessWarnings:
+    """A plugin for runs that load models: the libraries' warnings hold no commands to a terminal or a CI runner."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
+        text = str(warning_message.message)
+        shown = harmless_text(text)
+        if shown != text:
+            warning_message.message = Warning(shown)  # the warning's category stands next to it

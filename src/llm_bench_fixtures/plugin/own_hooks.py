@@ -17,7 +17,7 @@ from llm_bench_fixtures.errors import HookFailed, InvalidSetting, reason_of
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Precision, Variant
-from llm_bench_fixtures.plugin.harmless import warn
+from llm_bench_fixtures.plugin.outcomes import warn
 from llm_bench_fixtures.reading import LARGEST
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, METRICS, Kind, Metric, registry
 from llm_bench_fixtures.results.record import Record
@@ -109,13 +109,13 @@ def own_metrics(config: pytest.Config) -> Mapping[str, Metric]:
     """The registry with the metrics that hooks add. Raises HookFailed for what is none, and for a taken name."""
     added: list[Metric] = []
     for one in implementations(config, "pytest_llm_bench_metrics"):
-        for group in one.answers(lambda metrics: [_checked_metric(metric) for metric in metrics], config=config):
-            added += [_guarded(metric, one.where) for metric in group]
-            try:
-                registry(added)
-            except InvalidSetting as error:
-                raise one.failure(error) from error
+        one.answers(partial(_add_metrics, added, one.where), config=config)
     return registry(added)
+
+
+def _add_metrics(added: list[Metric], where: str, metrics: Iterable[Any]) -> None:
+    added += [_guarded(_checked_metric(metric), where) for metric in metrics]
+    registry(added)  # refuses a taken name
 
 
 def _checked_metric(metric: Any) -> Metric:

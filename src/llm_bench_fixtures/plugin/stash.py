@@ -25,8 +25,8 @@ from llm_bench_fixtures.options.parsers import Setting
 from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
 from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
-from llm_bench_fixtures.plugin.harmless import HarmlessWarnings, warn
 from llm_bench_fixtures.plugin.internals import is_switched_off, setup_of_paths, standard_input
+from llm_bench_fixtures.plugin.outcomes import HarmlessWarnings, warn
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 from llm_bench_fixtures.plugin.storage import commit_of
 from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
@@ -77,8 +77,8 @@ def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
 def settings_of(config: pytest.Config) -> Settings:
     """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
     if SETTINGS not in config.stash:
-        settings = with_fitting_reference(with_reference(parse_settings(_given(config))))
-        config.stash[SETTINGS] = settings
+        given = {setting.name: _text(config, setting) for setting in ALL_SETTINGS}
+        config.stash[SETTINGS] = settings = with_fitting_reference(with_reference(parse_settings(given)))
         for setting in (*backends.SETTINGS, *gate_options.SETTINGS):
             settings.of(setting)
     return config.stash[SETTINGS]
@@ -134,13 +134,9 @@ def _check_ini_file(config: pytest.Config) -> None:
         )
 
 
-def _given(config: pytest.Config) -> Mapping[str, str | None]:
-    """The texts by option name; None for what was not given. An empty text was."""
-    return {setting.name: _text(config, setting) for setting in ALL_SETTINGS}
-
-
 def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
-    """Text that was typed, else that of the ini file, whose paths begin in its folder."""
+    """Text that was typed, else that of the ini file, whose paths begin in its folder; None for what was not given. An
+    empty text was."""
     typed: str | None = config.getoption(setting.ini)
     written: str | None = config.getini(setting.ini)
     if typed is not None or not written or config.inipath is None:
@@ -160,11 +156,10 @@ def bench_session(config: pytest.Config) -> BenchSession:
     if SESSION not in config.stash:
         metrics_of(config)  # where it can't be, nothing is worth measuring
         hooks.use(config)  # a test may ask for the fixtures by `getfixturevalue` alone
-        config.stash[SESSION] = _new_session(config)
+        session = config.stash[SESSION] = _new_session(config)
         config.pluginmanager.register(HarmlessWarnings())
-        config.stash[SESSION].results.scenarios = config.stash.get(SCENARIOS, ())
-        benchmarks: tuple[str, ...] = config.stash.get(BENCHMARKS, ())
-        config.stash[SESSION].measuring.expect(benchmarks)
+        session.results.scenarios = config.stash.get(SCENARIOS, ())
+        session.measuring.expect(config.stash.get(BENCHMARKS, ()))
     return config.stash[SESSION]
 
 

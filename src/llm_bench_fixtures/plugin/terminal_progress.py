@@ -13,7 +13,7 @@ from wcwidth import width as width_of
 
 from llm_bench_fixtures.plugin import internals
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay, about
-from llm_bench_fixtures.text import harmless, in_encoding, printable, without_commands
+from llm_bench_fixtures.text import harmless, printable, without_commands
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -26,10 +26,9 @@ ERASE = "\r\x1b[2K"
 def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
     """Write the lines, which are harmless already, as far as the terminal can show them. One that is gone, or a full
     disk, is no failure of the run."""
-    encoding = internals.terminal_encoding(reporter)
     for line in lines:
         with suppress(OSError, ValueError):
-            reporter.write_line(in_encoding(line, encoding))
+            reporter.write_line(internals.as_shown(reporter, line))
 
 
 def announce(config: pytest.Config, lines: Iterable[str], *, from_verbosity: int = 0) -> None:
@@ -84,7 +83,7 @@ class TerminalProgress(ProgressDisplay):
         """Past pytest's writer, for which the cursor stays where it was."""
         with suppress(OSError, ValueError), internals.uncaptured(self._config):
             file = internals.terminal_file(self._reporter)
-            file.write(in_encoding(text, internals.terminal_encoding(self._reporter)))
+            file.write(internals.as_shown(self._reporter, text))
             file.flush()
 
 
