@@ -285,7 +285,7 @@ def test_the_times_of_a_test_that_has_ended_can_be_replaced(pytester: pytest.Pyt
 
 
 @pytest.mark.parametrize(
-    ("within", "warns"), [("internals.counting_as_used(benchmark)", False), ("nullcontext()", True)]
+    ("within", "warns"), [("internals.as_used(benchmark)", False), ("nullcontext()", True)]
 )
 def test_what_ends_before_its_fixture_was_used_warns_of_nothing(
     pytester: pytest.Pytester, within: str, *, warns: bool

@@ -8,6 +8,7 @@ from typing import Any
 
 from llm_bench_fixtures.cli.console import counted
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
+from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.saved import SavedAt
@@ -34,6 +35,13 @@ def add_details(parser: argparse.ArgumentParser, json_help: str) -> None:
     """Add --verbose and --json."""
     parser.add_argument("-v", "--verbose", action="store_true", help="also show every value that moved")
     parser.add_argument("--json", type=parse_path, metavar="FILE", help=json_help)
+
+
+def add_results(parser: argparse.ArgumentParser, json_help: str, summary_help: str = "") -> None:
+    """Add where runs are, and how what is said of them is shown. summary_help: that of the plugin if none is given."""
+    add_option(parser, "--summary", options.SUMMARY, summary_help)
+    add_details(parser, json_help)
+    add_storage(parser)
 
 
 def add_output(

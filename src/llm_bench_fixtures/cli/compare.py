@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storage, rules_in, select_in, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_results, rules_in, select_in, storage_of
 from llm_bench_fixtures.cli.console import show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("base", metavar="BASE", help=f"the run to compare with, {RUN_HELP}")
     parser.add_argument("head", metavar="HEAD", help="the run that is compared, named the same way")
     add_option(parser, "--rules", options.RULES)
-    add_option(parser, "--summary", options.SUMMARY, SUMMARY_HELP)
-    add_details(parser, JSON_HELP)
-    add_storage(parser)
+    add_results(parser, JSON_HELP, SUMMARY_HELP)
 
 
 def run(arguments: argparse.Namespace) -> None:

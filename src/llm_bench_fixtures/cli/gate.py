@@ -14,15 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from llm_bench_fixtures.cli.arguments import (
-    add_details,
-    add_option,
-    add_storage,
-    rules_in,
-    select_in,
-    storage_of,
-    working_folder,
-)
+from llm_bench_fixtures.cli.arguments import add_option, add_results, rules_in, select_in, storage_of, working_folder
 from llm_bench_fixtures.cli.console import command, say, show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.decision import decide_run
@@ -42,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--baseline", options.BASELINE)
     add_option(parser, "--rules", options.RULES)
     add_option(parser, "--missing", options.MISSING)
-    add_option(parser, "--summary", options.SUMMARY)
-    add_details(parser, "write the decision, every cause and every value as JSON")
-    add_storage(parser)
+    add_results(parser, "write the decision, every cause and every value as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -18,13 +18,7 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.plugin.internals import (
-    counting_as_used,
-    is_timed,
-    name_parameters,
-    replace_times,
-    report_times,
-)
+from llm_bench_fixtures.plugin import internals
 from llm_bench_fixtures.plugin.items import case_of, identify, own_case_of, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes, warn
 from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
@@ -45,9 +39,9 @@ if TYPE_CHECKING:
 def name_in_table(item: pytest.Item, benchmark: Any) -> None:
     """Have pytest-benchmark show the test among those of its scenario."""
     benchmark.group = benchmark.group or identify(item).scenario
-    name_parameters(benchmark, Variant, lambda variant: variant.id)
+    internals.name_parameters(benchmark, Variant, lambda variant: variant.id)
     for kind in (Padding, OwnCase):
-        name_parameters(benchmark, kind, str)
+        internals.name_parameters(benchmark, kind, str)
 
 
 class LlmBenchmark:
@@ -111,10 +105,10 @@ class LlmBenchmark:
 
     def _run(self, workload: Workload) -> Record:
         name_in_table(self._item, self._benchmark)
-        with counting_as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
+        with internals.as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
                 return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))
-            if is_timed(self._benchmark):
+            if internals.is_timed(self._benchmark):
                 return self._record(workload, self._measure(workload))
             (done,) = self._run_once(workload)
             return self._record(workload, Measured(None, ()), done.continuations)
@@ -126,13 +120,13 @@ class LlmBenchmark:
             case_of(self._item), identify(self._item).scenario, self._model, workload, others, self._add_further
         )
         rounds_s = [done.latency_s for done in measured.rounds]
-        report_times(self._benchmark, rounds_s, again=lambda: self._run_once(workload))
+        internals.report_times(self._benchmark, rounds_s, again=lambda: self._run_once(workload))
         return measured
 
     def _run_once(self, workload: Workload) -> list[Round]:
         """One round that isn't timed."""
         with self._session.progress.counted(Phase.GENERATING):
-            if is_timed(self._benchmark):
+            if internals.is_timed(self._benchmark):
                 return [self._model.call(run_round, workload)]
             return [self._benchmark.pedantic(lambda: self._model.call(run_round, workload))]
 
@@ -181,5 +175,5 @@ class LlmBenchmark:
         record = self._session.results.record(identify(self._item).test)
         if record.status is Status.MEASURED:
             self._add_computed(with_times(record, measured, is_remote=self._model.facts.is_remote))
-            replace_times(self._benchmark, [done.latency_s for done in measured.rounds])
+            internals.replace_times(self._benchmark, [done.latency_s for done in measured.rounds])
             self._session.save_at_times()

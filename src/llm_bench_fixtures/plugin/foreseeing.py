@@ -14,24 +14,26 @@ from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.plugin.items import (
     PLAN,
+    benchmarks_to_come,
     case_of,
     identify,
-    is_benchmark,
     own_case_of,
     parameters_of,
     variant_of,
 )
-from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
+from llm_bench_fixtures.plugin.stash import SESSION, is_kept
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
 from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.session.plan import Stage, loads_in
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload
 
 LEAST_PROMPTS = 2  # prompts of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # tokens of a prompt that can't be told before its test runs
 TOKEN_CHARACTERS = 4
 PADDED_PROMPTS = 4
+CONTEXT = "max_position_embeddings"  # tokens that a model can read, by the name that most configs have for it
 CHECKS = "llm_equivalence"  # the fixture of tests that compare execution modes
 
 
@@ -57,8 +59,7 @@ def foresee(session: pytest.Session) -> None:
 def shorter_ways(session: pytest.Session) -> Iterator[str]:
     """Options that leave tests out, but those that the answer goes by, and variants; where there are such."""
     bench, plan = session.config.stash[SESSION], session.config.stash[PLAN]
-    items = [item for item in session.items if is_benchmark(item) and not is_kept(item)]
-    names = {item.nodeid.lower(): plan.stage(case_of(item)) for item in items}
+    names = {item.nodeid.lower(): plan.stage(case_of(item)) for item in benchmarks_to_come(session)}
     deciding = (OWN,) if bench.setup.own else (PROMPT_LENGTHS, BATCHES)
     words = [word for word in deciding if any(word in name for name in names)]
     left_out = [stage for name, stage in names.items() if not any(word in name for word in words)]
@@ -78,34 +79,28 @@ def _loads(session: pytest.Session) -> Mapping[str, int]:
 
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
-    settings, bench = settings_of(session.config), session.config.stash[SESSION]
-    benchmarks = (item for item in session.items if is_benchmark(item) and not is_kept(item))
-    for name, items in grouped(benchmarks, case_of).items():
+    bench = session.config.stash[SESSION]
+    for name, items in grouped(benchmarks_to_come(session), case_of).items():
         weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        shape, rounds = _shape_of(items[0], settings, session), bench.measuring.first_rounds(name, variants)
+        shape, rounds = _shape_of(items[0], bench.setup), bench.measuring.first_rounds(name, variants)
         yield ExpectedCase(name, variants, shape, share_s, decides=weight > 1, rounds=rounds)
 
 
-def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> CaseSize:
-    setup, case = session.config.stash[SESSION].setup, own_case_of(item)
+def _shape_of(item: pytest.Item, setup: Setup) -> CaseSize:
+    case = own_case_of(item)
     if setup.own is not None and case is not None:
         with suppress(WorkloadUnsupported):  # the test says it
             return setup.own.work(case, setup.prompts).shape
-    return shape_of(item, settings, _context(session))
+    config = setup.source.load_config().get_text_config()
+    return shape_of(item, setup.settings, int(getattr(config, CONTEXT, 0) or USUAL_TOKENS))
 
 
 def _checked(session: pytest.Session) -> frozenset[str]:
     """The ids of variants whose execution modes are compared."""
     checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
     return frozenset(variant.id for variant in filter(None, map(variant_of, checks)))
-
-
-def _context(session: pytest.Session) -> int:
-    """Tokens that the model can read, by the name that most configs have for it; else those of a usual prompt."""
-    config = session.config.stash[SESSION].setup.source.load_config().get_text_config()
-    return int(getattr(config, "max_position_embeddings", 0) or USUAL_TOKENS)
 
 
 def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:

@@ -329,7 +329,7 @@ def replace_times(benchmark: Any, rounds_s: Sequence[float]) -> None:
 
 
 @contextmanager
-def counting_as_used(benchmark: Any) -> Iterator[None]:
+def as_used(benchmark: Any) -> Iterator[None]:
     """Keep pytest-benchmark from warning of an unused fixture where the block raises."""
     try:
         yield

@@ -125,6 +125,11 @@ def is_benchmark(item: pytest.Item) -> bool:
     return "llm_benchmark" in getattr(item, "fixturenames", ()) and variant_of(item) is not None
 
 
+def benchmarks_to_come(session: pytest.Session) -> list[pytest.Item]:
+    """The benchmarks that no earlier session has run."""
+    return [item for item in session.items if is_benchmark(item) and not stash.is_kept(item)]
+
+
 def case_of(item: pytest.Item) -> str:
     """Node id without the variant: equal for tests that differ in the variant alone."""
     function, case = item.nodeid.partition("[")[0], identify(item).case
@@ -244,8 +249,7 @@ def plan_and_arrange(
     first, *others = [[variant.id for variant in group] for group in lineup.groups]
     arrange(config, session.items, [[*first, *tested - {one.id for one in bench.loader.known}], *others])
     if not config.stash[ORDERED]:
-        open_items = [item for item in session.items if is_benchmark(item) and not stash.is_kept(item)]
-        benchmarks = [(case_of(item), identify(item).scenario) for item in open_items]
+        benchmarks = [(case_of(item), identify(item).scenario) for item in benchmarks_to_come(session)]
         bench.measuring.go_by(config.stash[PLAN].stage, benchmarks)
     bench.progress.expect(Milestone.VARIANT, len(bench.loader.known))
     placed = [(case_of(item), variant_of(item), stash.is_kept(item)) for item in filter(is_benchmark, session.items)]

@@ -20,7 +20,7 @@ from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.plugin import stash
 from llm_bench_fixtures.plugin.benchmark import name_in_table
 from llm_bench_fixtures.plugin.internals import leave_out_fixtures, report_times, skipped
-from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
+from llm_bench_fixtures.plugin.items import PLAN, benchmarks_to_come, case_of, identify, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.results.builder import DONE
 from llm_bench_fixtures.results.folder import EARLIER, MARKER, WHOLE, held, worth_in
@@ -172,8 +172,7 @@ def score_reference_first(session: pytest.Session) -> None:
     bench = config.stash[stash.SESSION]
     if RESUMED not in config.stash or bench.results.reference not in bench.due:
         return
-    left = (item for item in session.items if is_benchmark(item) and not stash.is_kept(item))
-    if any(config.stash[PLAN].stage(case_of(item)) is Stage.LATENCY for item in left):
+    if any(config.stash[PLAN].stage(case_of(item)) is Stage.LATENCY for item in benchmarks_to_come(session)):
         return
     for variant in bench.loader.known:
         if variant.id == bench.results.reference:
