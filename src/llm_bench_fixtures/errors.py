@@ -38,9 +38,7 @@ def last_line(error: BaseException) -> str:
 def _hint(error: BaseException) -> str:
     """Hint that the words of Python and of libraries in Rust for a limit of the system leave out. An error of this
     package that quotes them has it already."""
-    if isinstance(error, LlmBenchError) or not is_process_limit(error):
-        return ""
-    return PROCESS_LIMIT
+    return PROCESS_LIMIT if is_process_limit(error) and not isinstance(error, LlmBenchError) else ""
 
 
 def is_process_limit(error: BaseException) -> bool:
@@ -158,10 +156,8 @@ class NoCandidateLoaded(LlmBenchError):
     """None of the candidates could be loaded."""
 
     def __init__(self, failures: Sequence[tuple[str, str]]) -> None:
-        width = max(len(name) for name, _ in failures)
-        rows = "\n".join(f"  {name:{width}}  {reason}" for name, reason in failures)
         super().__init__(
-            f"No candidate could be loaded:\n{rows}\n"
+            f"No candidate could be loaded:\n{in_columns(failures)}\n"
             "Give --llm-model a folder, or --llm-model tiny for the embedded model."
         )
 
@@ -301,6 +297,12 @@ def indented(names: Sequence[str], most: int = 12) -> str:
     return "\n".join([*left_out, *(f"  {name}" for name in names[-most:])])
 
 
+def in_columns(reasons: Sequence[tuple[str, str]]) -> str:
+    """A name and a reason on each line."""
+    width = max(len(name) for name, _ in reasons)
+    return "\n".join(f"  {name:{width}}  {reason}" for name, reason in reasons)
+
+
 class ChannelClosed(LlmBenchError):
     """The other end of a conversation between processes is gone.
 
@@ -331,10 +333,8 @@ class UnknownSide(InvalidSetting):
     """What was given as a version to measure is no git ref, folder or interpreter."""
 
     def __init__(self, given: str, tried: Sequence[tuple[str, str]]) -> None:
-        width = max(len(kind) for kind, _ in tried)
-        rows = "\n".join(f"  {kind:{width}}  {reason}" for kind, reason in tried)
         super().__init__(
-            f"{given!r} is nothing that can be measured:\n{rows}\n"
+            f"{given!r} is nothing that can be measured:\n{in_columns(tried)}\n"
             "Give a git ref (main, HEAD~1, v1.2), a folder (../other) or a Python interpreter (.venv/bin/python)."
         )
 

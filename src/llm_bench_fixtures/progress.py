@@ -87,12 +87,11 @@ class Planned:
     done: int = 0
     ended: set[str] = field(default_factory=set)
     """Names of parts that have ended: one that comes again isn't counted again."""
-    began_s: float | None = None
-    """When the one that goes on began, by the clock."""
+    goes_on: bool = False
+    """Whether one of them goes on."""
 
     def place(self, part: Milestone) -> str:
-        is_known = self.began_s is not None and self.done < self.total
-        return f"{part} {self.done + 1}/{self.total}" if is_known else ""
+        return f"{part} {self.done + 1}/{self.total}" if self.goes_on and self.done < self.total else ""
 
 
 class Progress:
@@ -111,7 +110,7 @@ class Progress:
         self._show_after_s = show_after_s
         self.clock = clock
         self._inner_s: list[float] = []
-        self._activities: list[_Activity] = []
+        self._activities: list[Step] = []
         self._lock = threading.Lock()
         self._planned = {part: Planned() for part in Milestone}
         self.phase_s: dict[Phase, float] = defaultdict(float)
@@ -166,14 +165,14 @@ class Progress:
         planned = self._planned[part]
         if name in planned.ended:
             planned.done -= 1
-        planned.began_s = self.clock()
+        planned.goes_on = True
         try:
             yield
         finally:
             planned.done += 1
             if name:
                 planned.ended.add(name)
-            planned.began_s = None
+            planned.goes_on = False
 
     def tell(self, share: float) -> None:
         """Say how much of the innermost activity is done, from 0 to 1."""
@@ -203,7 +202,7 @@ class Progress:
     @contextmanager
     def _shown(self, text: str) -> Iterator[None]:
         """Show the block while it is the innermost one. One thread, the outermost block's, shows all of them."""
-        activity = _Activity(text, time.perf_counter())
+        activity = Step(text, self, self._show_after_s)
         ended = threading.Event()
         watcher = None
         if not self._activities:
@@ -215,9 +214,7 @@ class Progress:
             yield
         finally:
             with self._lock:
-                self._activities.pop()
-                if activity.is_shown:
-                    self.display.finished(text)
+                self._activities.pop().finish()
             if watcher is not None:
                 ended.set()
                 watcher.join()
@@ -225,13 +222,8 @@ class Progress:
     def _watch(self, ended: threading.Event) -> None:
         while not ended.wait(min(self._show_after_s, TICK_S)):
             with self._lock:
-                innermost = self._activities[-1] if self._activities else None
-                if innermost is None:
-                    continue
-                elapsed_s = time.perf_counter() - innermost.started
-                if elapsed_s >= self._show_after_s:
-                    innermost.is_shown = True
-                    self.display.running(innermost.status(elapsed_s, self.place, self.run_left_s()))
+                if self._activities:
+                    self._activities[-1].show_share()
 
 
 _TOLD: ContextVar[Progress | None] = ContextVar("llm_bench_progress", default=None)
@@ -245,7 +237,7 @@ def tell_share(share: float) -> None:
 
 
 class Step:
-    """Shows an activity each time that it is called, at most every TICK_S seconds."""
+    """Shows an activity, each time that it is called: at most every TICK_S seconds."""
 
     def __init__(self, text: str, progress: Progress, show_after_s: float) -> None:
         self._text = text
@@ -253,6 +245,8 @@ class Step:
         self._began_s = progress.clock()
         self._next_s = show_after_s
         self._is_shown = False
+        self.share = 0.0
+        """How much of the activity is done, where somebody tells."""
 
     @property
     def elapsed_s(self) -> float:
@@ -262,28 +256,24 @@ class Step:
         """Show the activity. step, detail, left: as in `Ongoing`."""
         elapsed_s = self.elapsed_s
         if elapsed_s >= self._next_s:
-            self._is_shown = True
-            place, run_left_s = self._progress.place, self._progress.run_left_s()
-            self._progress.display.running(Ongoing(self._text, elapsed_s, place, step, detail, left, run_left_s))
+            self._show(elapsed_s, step, detail, left)
             self._next_s = elapsed_s + TICK_S
+
+    def show_share(self) -> None:
+        """Show the activity once it takes long, with its share and the time that the rest takes at this rate."""
+        elapsed_s, share = self.elapsed_s, self.share
+        if elapsed_s >= self._next_s:
+            left = Left(elapsed_s * (1 - share) / share) if share else None
+            self._show(elapsed_s, f"{share * 100:.0f} %" if share else "", "", left)
+
+    def _show(self, elapsed_s: float, step: str, detail: str, left: Left | None) -> None:
+        self._is_shown = True
+        place, run_left_s = self._progress.place, self._progress.run_left_s()
+        self._progress.display.running(Ongoing(self._text, elapsed_s, place, step, detail, left, run_left_s))
 
     def finish(self) -> None:
         if self._is_shown:
             self._progress.display.finished(self._text)
-
-
-@dataclass
-class _Activity:
-    text: str
-    started: float
-    is_shown: bool = False
-    share: float = 0.0
-    """How much of it is done."""
-
-    def status(self, elapsed_s: float, place: str, run_left_s: float | None) -> Ongoing:
-        step = f"{self.share * 100:.0f} %" if self.share else ""
-        left = Left(elapsed_s * (1 - self.share) / self.share) if self.share else None
-        return Ongoing(self.text, elapsed_s, place, step, left=left, run_left_s=run_left_s)
 
 
 def about(seconds: float) -> str:

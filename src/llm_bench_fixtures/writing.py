@@ -261,20 +261,15 @@ def save_or_keep(path: Path, text: str, failed: Callable[[str], object]) -> Path
 
     failed: called with what was not written where it should be, and where it is instead.
     """
+    kept: Path | None = None
     try:
         kept, reason = write_or_keep(path, text)
+        if not reason:
+            return kept
+        failed(f"{reason}; this run was saved in {kept} instead")
     except UnwritableFile as error:
-        kept, reason = None, str(error)
-        failed(f"this run was not saved: {reason}")
-    else:
-        if reason:
-            failed(f"{reason}; this run was saved in {kept} instead")
-    if reason:
-        _remove_reserved(path)
-    return kept
-
-
-def _remove_reserved(path: Path) -> None:
+        failed(f"this run was not saved: {error}")
     with suppress(OSError):
-        if path.is_file() and not path.stat().st_size:
+        if path.is_file() and not path.stat().st_size:  # reserved
             path.unlink()
+    return kept

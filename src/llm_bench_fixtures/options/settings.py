@@ -121,12 +121,8 @@ def parse_settings(given: Mapping[str, str | None]) -> Settings:
             "--llm-cache is the cache of prompts of your own, and there are none. Give --llm-prompts or --llm-shape, "
             "or leave --llm-cache out; -k cache measures every kind"
         )
-    _check_windows(settings)
-    return settings
-
-
-def _check_windows(settings: Settings) -> None:
     if settings.stride and settings.windows is not WindowScheme.STRIDED:
         raise InvalidSetting(f"--llm-stride: {settings.windows} windows have no stride")
     if settings.windows is WindowScheme.LLAMA and 0 < settings.window < LEAST_LLAMA_WINDOW:
         raise InvalidSetting(f"--llm-window: llama windows have at least {LEAST_LLAMA_WINDOW} tokens")
+    return settings
