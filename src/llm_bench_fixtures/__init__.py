@@ -113,16 +113,8 @@ _HOMES = {
     "results.storage": ("read_results", "read_run"),
     "session.own": ("OwnWork",),
     "workloads": (
-        "EDGE_PROMPTS",
-        "STANDARD_PROMPTS",
-        "CacheKind",
-        "Corpus",
-        "Padding",
-        "Prompts",
-        "Side",
-        "TokenIds",
-        "Tokenizer",
-        "Workload",
+        *("EDGE_PROMPTS", "STANDARD_PROMPTS", "CacheKind", "Corpus", "Padding"),
+        *("Prompts", "Side", "TokenIds", "Tokenizer", "Workload"),
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

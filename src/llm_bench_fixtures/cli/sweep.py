@@ -182,8 +182,8 @@ def _report(cells: Sequence[SweepCell], kept: SweepFolder, arguments: argparse.N
             runs.append(read_saved_run(kept.results(cell)))
         except UnreadableResults as error:
             absent.append(f"{cell.name}: {error}")
-            continue
-        places.append(RunPlace(cell.name, cell.machine.name, cell.what or cell.name))
+        else:
+            places.append(RunPlace(cell.name, cell.machine.name, cell.what or cell.name))
     if not runs:
         warn(f"llm-bench sweep: no report, as no cell has a run; {arguments.output / CELLS} says why")
         return

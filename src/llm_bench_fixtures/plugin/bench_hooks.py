@@ -19,21 +19,10 @@ from llm_bench_fixtures.history.saved import fault_of_stored, to_stored
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.plugin import finish, gating, resuming, stash
+from llm_bench_fixtures.plugin import items as tests
 from llm_bench_fixtures.plugin.foreseeing import foresee
 from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY, any_given
 from llm_bench_fixtures.plugin.internals import NEEDS_PYTEST_BENCHMARK, has_pytest_benchmark, make_harmless
-from llm_bench_fixtures.plugin.items import (
-    arrange,
-    identify,
-    is_benchmark,
-    leave_out_overhead,
-    left_out_lines,
-    note_collected,
-    plan_and_arrange,
-    scenarios_of,
-    variant_of,
-    variants_of,
-)
 from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached, warn
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test, renew_report
@@ -65,7 +54,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    note_collected(item)
+    tests.note_collected(item)
 
 
 @pytest.hookimpl(trylast=True)
@@ -75,13 +64,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
     test.
     """
-    leave_out_overhead(config, items)
-    if any(variant_of(item) for item in items):
+    tests.leave_out_overhead(config, items)
+    if any(tests.variant_of(item) for item in items):
         config.stash[gating.HAS_BENCHMARKS] = True
         keep_with_project(config)
-        config.stash[stash.SCENARIOS] = stash.or_usage_error(lambda: scenarios_of(items, stash.metrics_of(config)))
-        everyone = [variant.id for variant in variants_of(config, items)]
-        arrange(config, items, [everyone] if stash.runs_in_turns(config) else None)
+        with stash.usage_errors():
+            config.stash[stash.SCENARIOS] = tests.scenarios_of(items, stash.metrics_of(config))
+        everyone = [variant.id for variant in tests.variants_of(config, items)]
+        tests.arrange(config, items, [everyone] if stash.runs_in_turns(config) else None)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -89,14 +79,14 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     """Claim the report's folder; decide which variants are loaded together, and say so, before the first test. After
     the last, score what has yet to be."""
     config = session.config
-    benchmarks = [*filter(is_benchmark, session.items)]
-    config.stash[stash.BENCHMARKS] = tuple(identify(item).scenario for item in benchmarks)
+    benchmarks = [*filter(tests.is_benchmark, session.items)]
+    config.stash[stash.BENCHMARKS] = tuple(tests.identify(item).scenario for item in benchmarks)
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
-    if runs_tests and any(map(variant_of, session.items)):
+    if runs_tests and any(map(tests.variant_of, session.items)):
         end_at_signals(session)
         finish.claim_report(session)
     if runs_tests and benchmarks and stash.runs_in_turns(config):
-        plan_and_arrange(session, resuming.keep_whole if resuming.is_resumed(config) else None)
+        tests.plan_and_arrange(session, resuming.keep_whole if resuming.is_resumed(config) else None)
         foresee(session)
         resuming.score_reference_first(session)
     try:
@@ -117,19 +107,19 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    return left_out_lines(config, items)
+    return tests.left_out_lines(config, items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Say what a benchmark needs where pytest would only say that a fixture isn't found."""
-    if is_benchmark(item) and not has_pytest_benchmark(item.config):
+    if tests.is_benchmark(item) and not has_pytest_benchmark(item.config):
         pytest.fail(NEEDS_PYTEST_BENCHMARK, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Skip a benchmark whose prompts the model can't be given, as one whose workload it can't run."""
-    if not variant_of(pyfuncitem):
+    if not tests.variant_of(pyfuncitem):
         return (yield)
     with as_skips():
         return (yield)
@@ -141,15 +131,15 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A benchmark that was skipped or failed is a row of the report too, with its reason."""
     report = yield
-    if not variant_of(item):
+    if not tests.variant_of(item):
         return report
     make_harmless(report)  # what failed may quote the model's files
-    if report.when == "call" and not is_benchmark(item) and not is_unreached(call):
+    if report.when == "call" and not tests.is_benchmark(item) and not is_unreached(call):
         resuming.note_checked(item, report, "" if report.passed else _reason(call))
     if not report.passed and report.when != "teardown":
         ended = Status.SKIPPED if report.skipped else Status.ERROR
         status = Status.NOT_REACHED if is_unreached(call) else ended
-        record = replace(identify(item), status=status, reason=_reason(call))
+        record = replace(tests.identify(item), status=status, reason=_reason(call))
         stash.bench_session(item.config).results.add_unmeasured(record)
     return report
 

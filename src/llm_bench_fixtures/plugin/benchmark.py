@@ -110,7 +110,8 @@ class LlmBenchmark:
                 return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))
             if internals.is_timed(self._benchmark):
                 return self._record(workload, self._measure(workload))
-            (done,) = self._run_once(workload)
+            with self._session.progress.counted(Phase.GENERATING):
+                done = self._benchmark.pedantic(lambda: self._model.call(run_round, workload))
             return self._record(workload, Measured(None, ()), done.continuations)
 
     def _measure(self, workload: Workload) -> Measured:
@@ -119,16 +120,13 @@ class LlmBenchmark:
         measured = self._session.measuring.measure(
             case_of(self._item), identify(self._item).scenario, self._model, workload, others, self._add_further
         )
-        rounds_s = [done.latency_s for done in measured.rounds]
-        internals.report_times(self._benchmark, rounds_s, again=lambda: self._run_once(workload))
-        return measured
 
-    def _run_once(self, workload: Workload) -> list[Round]:
-        """One round that isn't timed."""
-        with self._session.progress.counted(Phase.GENERATING):
-            if internals.is_timed(self._benchmark):
-                return [self._model.call(run_round, workload)]
-            return [self._benchmark.pedantic(lambda: self._model.call(run_round, workload))]
+        def profiled() -> None:
+            with self._session.progress.counted(Phase.GENERATING):
+                self._model.call(run_round, workload)
+
+        internals.report_times(self._benchmark, [done.latency_s for done in measured.rounds], again=profiled)
+        return measured
 
     def _take_turns(self, workload: Workload, turns: Turns) -> Measured:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""

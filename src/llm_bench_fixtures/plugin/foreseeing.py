@@ -12,15 +12,7 @@ from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.options.settings import Settings
-from llm_bench_fixtures.plugin.items import (
-    PLAN,
-    benchmarks_to_come,
-    case_of,
-    identify,
-    own_case_of,
-    parameters_of,
-    variant_of,
-)
+from llm_bench_fixtures.plugin import items as tests
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept
 from llm_bench_fixtures.plugin.terminal_progress import announce
 from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
@@ -58,8 +50,8 @@ def foresee(session: pytest.Session) -> None:
 
 def shorter_ways(session: pytest.Session) -> Iterator[str]:
     """Options that leave tests out, but those that the answer goes by, and variants; where there are such."""
-    bench, plan = session.config.stash[SESSION], session.config.stash[PLAN]
-    names = {item.nodeid.lower(): plan.stage(case_of(item)) for item in benchmarks_to_come(session)}
+    bench, plan = session.config.stash[SESSION], session.config.stash[tests.PLAN]
+    names = {item.nodeid.lower(): plan.stage(tests.case_of(item)) for item in tests.benchmarks_to_come(session)}
     deciding = (OWN,) if bench.setup.own else (PROMPT_LENGTHS, BATCHES)
     words = [word for word in deciding if any(word in name for name in names)]
     left_out = [stage for name, stage in names.items() if not any(word in name for word in words)]
@@ -71,25 +63,25 @@ def shorter_ways(session: pytest.Session) -> Iterator[str]:
 
 def _loads(session: pytest.Session) -> Mapping[str, int]:
     """How often each variant with tests to come is loaded, by the group that it is in first."""
-    plan = session.config.stash[PLAN]
-    tests = [(variant, case_of(item)) for item in session.items if (variant := variant_of(item)) and not is_kept(item)]
-    places = {variant.id: plan.place(case, variant.id) for variant, case in tests}
-    visits = loads_in(plan.place(case, variant.id) for variant, case in tests)
-    return {name: visits[place.group] for name, place in places.items()}
+    plan = session.config.stash[tests.PLAN]
+    left = [(item, variant.id) for item in session.items if (variant := tests.variant_of(item)) and not is_kept(item)]
+    places = [(name, plan.place(tests.case_of(item), name)) for item, name in left]
+    visits = loads_in(place for _, place in places)
+    return {name: visits[place.group] for name, place in places}
 
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
     bench = session.config.stash[SESSION]
-    for name, items in grouped(benchmarks_to_come(session), case_of).items():
-        weight = bench.measuring.weight_of(name, identify(items[0]).scenario)
+    for name, items in grouped(tests.benchmarks_to_come(session), tests.case_of).items():
+        weight = bench.measuring.weight_of(name, tests.identify(items[0]).scenario)
         share_s = bench.measuring.budget.share_s(1, weight)
-        variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
+        variants = frozenset(variant.id for variant in map(tests.variant_of, items) if variant)
         shape, rounds = _shape_of(items[0], bench.setup), bench.measuring.first_rounds(name, variants)
         yield ExpectedCase(name, variants, shape, share_s, decides=weight > 1, rounds=rounds)
 
 
 def _shape_of(item: pytest.Item, setup: Setup) -> CaseSize:
-    case = own_case_of(item)
+    case = tests.own_case_of(item)
     if setup.own is not None and case is not None:
         with suppress(WorkloadUnsupported):  # the test says it
             return setup.own.work(case, setup.prompts).shape
@@ -100,7 +92,7 @@ def _shape_of(item: pytest.Item, setup: Setup) -> CaseSize:
 def _checked(session: pytest.Session) -> frozenset[str]:
     """The ids of variants whose execution modes are compared."""
     checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
-    return frozenset(variant.id for variant in filter(None, map(variant_of, checks)))
+    return frozenset(variant.id for variant in filter(None, map(tests.variant_of, checks)))
 
 
 def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:
@@ -111,7 +103,7 @@ def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: P
 
 def shape_of(item: pytest.Item, settings: Settings, context: int) -> CaseSize:
     """The size of the test's workload, by its parameters. context: tokens that the model can read."""
-    given, new_tokens = parameters_of(item), settings.new_tokens
+    given, new_tokens = tests.parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
         return CaseSize(given["llm_prompt_length"], new_tokens)
     if "llm_batch_size" in given:
