@@ -49,7 +49,7 @@ SET_ASIDE: pytest.StashKey[bool] = pytest.StashKey()  # whether all of the repor
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
 NOT_SAVED: pytest.StashKey[list[str]] = pytest.StashKey()  # what pytest-benchmark could not write, and why
-FAILED_HOOK: pytest.StashKey[str] = pytest.StashKey()  # what pytest_llm_bench_finish raised
+FAILED_HOOK: pytest.StashKey[tuple[str]] = pytest.StashKey()  # what pytest_llm_bench_finish raised
 
 
 def claim_report(session: pytest.Session) -> None:
@@ -94,12 +94,10 @@ def score_the_rest(session: pytest.Session, after_rounds: Callable[[], object] |
 
     after_rounds: as `BenchSession.score_the_rest` takes it.
     """
-    if SESSION not in session.config.stash:
-        return
-    bench = session.config.stash[SESSION]
-    bench.score_the_rest(after_rounds)
-    if bench.failures:
-        session.testsfailed = max(session.testsfailed, 1)
+    if bench := session.config.stash.get(SESSION, None):
+        bench.score_the_rest(after_rounds)
+        if bench.failures:
+            session.testsfailed = max(session.testsfailed, 1)
 
 
 def finish(session: pytest.Session, exitstatus: int) -> None:
@@ -206,7 +204,7 @@ def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a project's own code raises, an exit too
-        config.stash[FAILED_HOOK] = f"pytest_llm_bench_finish failed: {reason_of(error)}"
+        config.stash[FAILED_HOOK] = (f"pytest_llm_bench_finish failed: {reason_of(error)}",)
 
 
 def settle_status(session: pytest.Session) -> None:
@@ -243,9 +241,8 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
     problems = (*published.notes, *published.problems) if published is not None else _unpublished_lines(config)
     failures = config.stash[SESSION].failures if SESSION in config.stash else {}
     unscored = (f"{variant} could not be scored: {reason_of(error)}" for variant, error in failures.items())
-    problems = (*unscored, *problems, *config.stash.get(NOT_SAVED, ()))
-    hook = config.stash.get(FAILED_HOOK, None)
-    return harmless(f"llm-bench: {problem}" for problem in (*problems, *([hook] if hook else [])))
+    problems = (*unscored, *problems, *config.stash.get(NOT_SAVED, ()), *config.stash.get(FAILED_HOOK, ()))
+    return harmless(f"llm-bench: {problem}" for problem in problems)
 
 
 def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:

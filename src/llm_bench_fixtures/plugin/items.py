@@ -30,7 +30,7 @@ LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the
 LACKING: pytest.StashKey[dict[str, None]] = pytest.StashKey()  # what tests need that had nothing to run on, in order
 COLLECTED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # each test's place among those that were collected
 ORDERED: pytest.StashKey[bool] = pytest.StashKey()  # whether a plugin has ordered the tests
-ARRANGED: pytest.StashKey[Sequence[str]] = pytest.StashKey()  # the tests as they were arranged last
+ARRANGED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # the place that each test was given last
 PLAN: pytest.StashKey[Plan] = pytest.StashKey()
 ORDERED_LINE = "another plugin, or --failed-first, orders the tests, so the answer may come late"
 A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
@@ -191,7 +191,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
 
     places = {item.nodeid: place(position, item) for position, item in enumerate(items)}
     items.sort(key=lambda item: places[item.nodeid])
-    config.stash[ARRANGED] = [item.nodeid for item in items]
+    config.stash[ARRANGED] = {item.nodeid: place for place, item in enumerate(items)}
     config.stash[PLAN] = plan
 
 
@@ -221,9 +221,7 @@ def plan_and_arrange(
     are in the lineup that have tests, or quality, to come.
     """
     config = session.config
-    before = config.stash[ARRANGED]
-    arranged = {nodeid: place for place, nodeid in enumerate(before)}
-    places = [arranged.get(item.nodeid, -1) for item in session.items]
+    places = [config.stash[ARRANGED].get(item.nodeid, -1) for item in session.items]
     if places != sorted(places):  # ordered by a plugin that came after this one, or --failed-first
         config.stash[ORDERED] = True
     bench = stash.bench_session(config)
@@ -290,11 +288,10 @@ def identify(item: pytest.Item) -> Record:
 def note_left_out(item: pytest.Item, reason: str, results: RunBuilder) -> None:
     """Keep a row that says which of the user's own prompts are not measured on the item's variant. reason: empty where
     all are."""
-    blank = identify(item)
     if reason:
+        blank = identify(item)
         test = f"{item.nodeid.partition('[')[0]}[left out-{blank.variant}]"
-        row = replace(blank, test=test, case="left out", status=Status.SKIPPED, reason=reason)
-        results.add_unmeasured(row)
+        results.add_unmeasured(replace(blank, test=test, case="left out", status=Status.SKIPPED, reason=reason))
 
 
 def scenarios_of(items: Iterable[pytest.Item], metrics: Collection[str]) -> tuple[Scenario, ...]:

@@ -183,8 +183,8 @@ def score_reference_first(session: pytest.Session) -> None:
 def note_checked(item: pytest.Item, report: pytest.TestReport, reason: str) -> None:
     """Keep how a test on a variant ended that is no benchmark, for a session that goes on with this one. What failed,
     or was not reached, is run again."""
-    if stash.SESSION in item.config.stash and not report.failed:
-        session = item.config.stash[stash.SESSION]
+    session = item.config.stash.get(stash.SESSION, None)
+    if session is not None and not report.failed:
         session.results.add_checked(item.nodeid, reason)
         session.save_at_times()
 

@@ -111,8 +111,7 @@ class EndingSignals:
     def _give_up(self) -> None:
         """Save what was measured, and end this process, of which a library doesn't let go."""
         saved = ""
-        if SESSION in self._config.stash:
-            session = self._config.stash[SESSION]
+        if session := self._config.stash.get(SESSION, None):
             with suppress(Exception):
                 session.save()
                 saved = f"; `llm-bench report {shlex.quote(str(session.settings.report))}` reports what was measured"

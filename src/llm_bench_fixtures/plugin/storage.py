@@ -63,10 +63,9 @@ def in_project(config: pytest.Config) -> Iterator[None]:
 
 def commit_of(config: pytest.Config) -> Commit:
     """The commit that is measured, with a digest of what was changed since, as far as git tells it."""
-    commit, folder = measured_commit(config), project_folder(config)
-    if not commit.commit:
-        return commit
-    return replace(commit, changes=changes_in(folder, dirty=commit.dirty))
+    commit = measured_commit(config)
+    changes = changes_in(project_folder(config), dirty=commit.dirty) if commit.commit else commit.changes
+    return replace(commit, changes=changes)
 
 
 def with_branch(commit: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

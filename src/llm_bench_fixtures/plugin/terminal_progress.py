@@ -74,8 +74,7 @@ class TerminalProgress(ProgressDisplay):
     def _replace(self, line: str) -> None:
         if self._column is None:
             self._column = internals.cursor_column(self._reporter)
-            line = f"\n{line}" if self._column else line
-            self._write(line)
+            self._write(f"\n{line}" if self._column else line)
         else:
             self._write(f"{ERASE}{line}")
 
