@@ -65,26 +65,42 @@ PAIRS = 8
 TIMEOUT_S = 300.0
 AT_ONCE = 2
 
+THRESHOLD_HELP = "changes within ±CHANGE are unchanged. Default: 3%%"
+ALLOW_HELP = (
+    "what doesn't make the exit status red: slight (worse by less than the threshold), changed (workloads), skipped "
+    "(tests of HEAD), vanished (values), inconclusive. Default: nothing"
+)
+PAIRS_HELP = f"pairs of fresh processes before the first verdicts. Default: {PAIRS}"
+ROUNDS_HELP = (
+    "at most so many rounds of each test in each pair, and as many of its prefill alone. Default: "
+    f"{TrialPace.rounds}; fewer if they would take more than {TrialPace.time_s:g} s, or than the time that all tests "
+    "have"
+)
+TIME_HELP = (
+    "no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
+    f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most {about(PairPlan.suite_time_s)}, or "
+    f"what {SUITE_PAIRS} pairs take"
+)
+AT_ONCE_HELP = (
+    f"pairs that run at the same time, each on cores of its own, as far as cores and memory allow. Default: {AT_ONCE}"
+)
+THREADS_HELP = (
+    "threads of each process. The rounds of both sides of a pair run on the same N cores. Default: 1, with which the "
+    "times vary least"
+)
+TIMEOUT_HELP = (
+    "a process that is silent for so long is taken to hang; its waiting for a free core isn't counted. Default: "
+    f"{TIMEOUT_S:g}"
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
     parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
     parser.add_argument("head", metavar="HEAD", nargs="?", default=".", help="default: . (this folder as it is)")
-    parser.add_argument(
-        "--threshold",
-        type=parse_share,
-        default=parse_share("3%"),
-        metavar="CHANGE",
-        help="changes within ±CHANGE are unchanged. Default: 3%%",
-    )
-    parser.add_argument(
-        "--allow",
-        type=parse_allowed,
-        default=frozenset(),
-        metavar="WHAT[,WHAT]",
-        help="what doesn't make the exit status red: slight (worse by less than the threshold), changed (workloads), "
-        "skipped (tests of HEAD), vanished (values), inconclusive. Default: nothing",
-    )
+    threshold = parse_share("3%")
+    parser.add_argument("--threshold", type=parse_share, default=threshold, metavar="CHANGE", help=THRESHOLD_HELP)
+    parser.add_argument("--allow", type=parse_allowed, default=frozenset(), metavar="WHAT[,WHAT]", help=ALLOW_HELP)
     parser.add_argument("--summary", type=parse_path, metavar="FILE.md", help="also write the result as Markdown")
     add_details(parser, "write everything as JSON, with the raw rounds")
     add_run_arguments(parser)
@@ -103,54 +119,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that `llm-bench aa` has too."""
-    pace = TrialPace()
-    parser.add_argument(
-        "--pairs",
-        type=integer_of_at_least(LEAST_PAIRS),
-        default=PAIRS,
-        metavar="K",
-        help=f"pairs of fresh processes before the first verdicts. Default: {PAIRS}",
-    )
-    parser.add_argument(
-        "--rounds",
-        type=integer_of_at_least(1),
-        default=pace.rounds,
-        metavar="R",
-        help=f"at most so many rounds of each test in each pair, and as many of its prefill alone. Default: "
-        f"{pace.rounds}; fewer if they would take more than {pace.time_s:g} s, or than the time that all tests have",
-    )
-    parser.add_argument(
-        "--time",
-        type=parse_time,
-        metavar="TIME",
-        help="no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
-        f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most "
-        f"{about(PairPlan.suite_time_s)}, or what {SUITE_PAIRS} pairs take",
-    )
-    parser.add_argument(
-        "--at-once",
-        type=integer_of_at_least(1),
-        default=AT_ONCE,
-        metavar="N",
-        help=f"pairs that run at the same time, each on cores of its own, as far as cores and memory allow. Default: "
-        f"{AT_ONCE}",
-    )
-    parser.add_argument(
-        "--threads",
-        type=parse_threads,
-        default=1,
-        metavar="N",
-        help="threads of each process. The rounds of both sides of a pair run on the same N cores. Default: 1, with "
-        "which the times vary least",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=parse_seconds,
-        default=TIMEOUT_S,
-        metavar="SECONDS",
-        help="a process that is silent for so long is taken to hang; its waiting for a free core isn't counted. "
-        f"Default: {TIMEOUT_S:g}",
-    )
+    add, at_least_one = parser.add_argument, integer_of_at_least(1)
+    add("--pairs", type=integer_of_at_least(LEAST_PAIRS), default=PAIRS, metavar="K", help=PAIRS_HELP)
+    add("--rounds", type=at_least_one, default=TrialPace.rounds, metavar="R", help=ROUNDS_HELP)
+    add("--time", type=parse_time, metavar="TIME", help=TIME_HELP)
+    add("--at-once", type=at_least_one, default=AT_ONCE, metavar="N", help=AT_ONCE_HELP)
+    add("--threads", type=parse_threads, default=1, metavar="N", help=THREADS_HELP)
+    add("--timeout", type=parse_seconds, default=TIMEOUT_S, metavar="SECONDS", help=TIMEOUT_HELP)
 
 
 def parse_threads(text: str) -> int:
