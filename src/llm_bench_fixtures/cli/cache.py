@@ -24,25 +24,16 @@ from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_bytes
 
 HELP = "list or remove the exported and quantized models kept on disk"
+OLDER_THAN_HELP = "only what was not used for this many days. Default: 0, everything"
+CACHE_DIR_HELP = "the folder, as given to pytest's --llm-cache-dir. Default: your user cache folder"
 HEADER = ("what", "name", "size", "last used")
 HOUR_S, DAY_S = 3600, 86400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prune", action="store_true", help="remove what is listed")
-    parser.add_argument(
-        "--older-than",
-        type=integer_of_at_least(0),
-        default=0,
-        metavar="DAYS",
-        help="only what was not used for this many days. Default: 0, everything",
-    )
-    parser.add_argument(
-        "--cache-dir",
-        type=parse_path,
-        metavar="DIR",
-        help="the folder, as given to pytest's --llm-cache-dir. Default: your user cache folder",
-    )
+    parser.add_argument("--older-than", type=integer_of_at_least(0), default=0, metavar="DAYS", help=OLDER_THAN_HELP)
+    parser.add_argument("--cache-dir", type=parse_path, metavar="DIR", help=CACHE_DIR_HELP)
 
 
 def run(arguments: argparse.Namespace) -> None:

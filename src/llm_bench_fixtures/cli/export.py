@@ -27,21 +27,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HELP = "write all saved runs as one table"
+FORMAT_HELP = "csv, parquet (needs pyarrow) or sqlite. Default: by the ending of FILE, else csv"
 SUFFIXES = {f".{kind}": kind for kind in ExportFormat} | {".db": ExportFormat.SQLITE}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_output(parser, "file to write. Default: CSV to standard output", "FILE", None)
-    parser.add_argument(
-        "--format",
-        type=ExportFormat,
-        choices=list(ExportFormat),
-        metavar="FORMAT",
-        help="csv, parquet (needs pyarrow) or sqlite. Default: by the ending of FILE, else csv",
-    )
-    parser.add_argument(
-        "--metric", type=parse_names, default=(), metavar="NAME[,NAME...]", help="metrics to write. Default: all"
-    )
+    add("--format", type=ExportFormat, choices=list(ExportFormat), metavar="FORMAT", help=FORMAT_HELP)
+    add("--metric", type=parse_names, default=(), metavar="NAME[,NAME...]", help="metrics to write. Default: all")
     add_storage(parser)
 
 

@@ -49,21 +49,16 @@ from llm_bench_fixtures.sweep.plan import Sweep, SweepCell, read_plan
 from llm_bench_fixtures.writing import check_folder
 
 HELP = "measure models on many machines, with Ray"
+ADDRESS_HELP = "of a Ray cluster, or auto for the one that this machine is part of"
+STORAGE_HELP = f"folder of the history, to which each cell's run is added. Default: {FOLDER} here"
 MOST_NAMED = 3  # running cells, in the line of progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=parse_path, metavar="FILE", help="the sweep, in TOML")
-    parser.add_argument(
-        "--address", metavar="ADDRESS", help="of a Ray cluster, or auto for the one that this machine is part of"
-    )
+    parser.add_argument("--address", metavar="ADDRESS", help=ADDRESS_HELP)
     add_output(parser, "folder for the cells' runs and the report. Default: %(default)s", default="llm-bench-sweep")
-    parser.add_argument(
-        "--storage",
-        type=parse_path,
-        metavar="DIR",
-        help=f"folder of the history, to which each cell's run is added. Default: {FOLDER} here",
-    )
+    parser.add_argument("--storage", type=parse_path, metavar="DIR", help=STORAGE_HELP)
     add_option(parser, "--history", HISTORY, "database for each whole run, too, as --llm-history names it")
     parser.set_defaults(need=None, want=None)  # what the runs themselves were asked
 

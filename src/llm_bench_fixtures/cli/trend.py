@@ -29,24 +29,15 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable, write_whole
 
 HELP = "draw how the numbers changed from run to run"
+METRIC_HELP = f"metrics to draw. Default: {', '.join(DEFAULT_METRICS)}"
+TEST_HELP = "only tests whose id contains this, or matches it as a shell pattern"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_output(parser, "page to write. Default: %(default)s", "FILE", "llm-bench-trend.html")
-    add(
-        "--metric",
-        type=parse_names,
-        default=DEFAULT_METRICS,
-        metavar="NAME[,NAME...]",
-        help=f"metrics to draw. Default: {', '.join(DEFAULT_METRICS)}",
-    )
-    add(
-        "--test",
-        default="",
-        metavar="PATTERN",
-        help="only tests whose id contains this, or matches it as a shell pattern",
-    )
+    add("--metric", type=parse_names, default=DEFAULT_METRICS, metavar="NAME[,NAME...]", help=METRIC_HELP)
+    add("--test", default="", metavar="PATTERN", help=TEST_HELP)
     add("--variant", type=parse_names, default=(), metavar="ID[,ID...]", help="variants to draw. Default: all")
     add("--branch", default="", metavar="NAME", help="only runs of this branch. Default: of all")
     add_storage(parser)
