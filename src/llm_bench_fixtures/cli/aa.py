@@ -23,18 +23,16 @@ from llm_bench_fixtures.report.judged.pair import resolution_lines
 from llm_bench_fixtures.writing import check_writable
 
 HELP = "measure this machine's resolution: a version against itself"
+JSON_HELP = (
+    "where to keep the resolution. Default: noise-floor.json in this user's cache folder, where `llm-bench pair` reads "
+    "it"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [VERSION] [options] [-- pytest arguments]"
     parser.add_argument("version", metavar="VERSION", nargs="?", default=".", help="default: . (this folder as it is)")
-    parser.add_argument(
-        "--json",
-        type=parse_path,
-        metavar="FILE",
-        help="where to keep the resolution. Default: noise-floor.json in this user's cache folder, where "
-        "`llm-bench pair` reads it",
-    )
+    parser.add_argument("--json", type=parse_path, metavar="FILE", help=JSON_HELP)
     add_run_arguments(parser)
     parser.set_defaults(threshold=0.0, grows=False, allow=NOTHING)  # nothing is to be judged
 

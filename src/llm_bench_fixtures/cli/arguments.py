@@ -18,17 +18,14 @@ from llm_bench_fixtures.results.metrics import registry
 
 HISTORY = Setting("history", parse_history)
 REPORT = Setting("report", parse_path)
+STORAGE_HELP = "folder of the saved runs. Default: .benchmarks here, or in the nearest folder above"
 
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
     """Add --storage and --history."""
     where = parser.add_mutually_exclusive_group()
     add_option(where, "--history", HISTORY, "database of saved runs, as --llm-history names it")
-    where.add_argument(
-        "--storage",
-        metavar="DIR",
-        help="folder of the saved runs. Default: .benchmarks here, or in the nearest folder above",
-    )
+    where.add_argument("--storage", metavar="DIR", help=STORAGE_HELP)
 
 
 def add_details(parser: argparse.ArgumentParser, json_help: str) -> None:
@@ -97,10 +94,5 @@ def working_folder() -> Path:
 def add_option(parser: argparse._ActionsContainer, flag: str, setting: Setting[Any], help_text: str = "") -> None:
     """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given."""
     option = setting.option
-    parser.add_argument(
-        flag,
-        type=setting.parse,
-        default=option.default,
-        metavar=option.metavar,
-        help=(help_text or option.full_help).replace("%", "%%"),
-    )
+    shown = (help_text or option.full_help).replace("%", "%%")
+    parser.add_argument(flag, type=setting.parse, default=option.default, metavar=option.metavar, help=shown)

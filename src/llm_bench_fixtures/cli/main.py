@@ -27,6 +27,8 @@ COMMANDS = {
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
 
+RAW = argparse.RawDescriptionHelpFormatter
+
 PASSES_ON = ("run", "pair", "aa")  # to pytest, what follows "--"
 
 
@@ -83,11 +85,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"llm-bench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        subparser = subparsers.add_parser(
-            name,
-            help=module.HELP,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        subparser = subparsers.add_parser(name, help=module.HELP, description=module.__doc__, formatter_class=RAW)
         module.add_arguments(subparser)
     return parser

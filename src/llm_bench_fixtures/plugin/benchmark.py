@@ -40,8 +40,7 @@ def name_in_table(item: pytest.Item, benchmark: Any) -> None:
     """Have pytest-benchmark show the test among those of its scenario."""
     benchmark.group = benchmark.group or identify(item).scenario
     internals.name_parameters(benchmark, Variant, lambda variant: variant.id)
-    for kind in (Padding, OwnCase):
-        internals.name_parameters(benchmark, kind, str)
+    internals.name_parameters(benchmark, (Padding, OwnCase), str)
 
 
 class LlmBenchmark:

@@ -20,7 +20,6 @@ from llm_bench_fixtures.history.storage import UNSENT
 from llm_bench_fixtures.plugin import gating
 from llm_bench_fixtures.plugin.hooks import IN_WORKERS
 from llm_bench_fixtures.plugin.internals import coloured, save_whole, terminal_width
-from llm_bench_fixtures.plugin.outcomes import warn
 from llm_bench_fixtures.plugin.resuming import is_resumed, take_up
 from llm_bench_fixtures.plugin.stash import SESSION, is_worker, metrics_of, or_usage_error, selection_of, settings_of
 from llm_bench_fixtures.plugin.storage import runs_folder
@@ -28,7 +27,6 @@ from llm_bench_fixtures.plugin.terminal_progress import announce, tell
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.report.files import Published, publish, publish_so_far
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.renderers.columns import COLOURS
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.report.tables.table import Tone
@@ -160,7 +158,7 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
         run = config.stash[RUN] = gating.gate_run(config, run)
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
-        changes = _changes(config, run)
+        changes = gating.changes_of_run(config, run)
         published = publish(run, metrics_of(config), settings.report, bench.need, changes, draws=draws)
     config.stash[PUBLISHED] = published
     if published.was_interrupted:
@@ -187,15 +185,6 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
         return None
     with bench.progress.activity(Phase.REPORTING, "writing the report so far"):
         return publish_so_far(run, metrics_of(config), bench.settings.report, bench.need, so_far)
-
-
-def _changes(config: pytest.Config, run: Run) -> Changes | None:
-    """Changes of the run against another. If that fails, the report lacks only these."""
-    try:
-        return gating.changes_of_run(config, run)
-    except Exception as error:  # a bug of ours
-        warn(f"the report shows no changes from another run: {reason_of(error)}")
-        return None
 
 
 def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:

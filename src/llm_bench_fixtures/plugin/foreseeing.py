@@ -39,7 +39,9 @@ def foresee(session: pytest.Session) -> None:
     try:
         cases = tuple(_expected_cases(session))
         done = bench.scoring.is_scored, bench.tasks.is_asked
-        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done, _loads(session))
+        checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
+        checked = frozenset(variant.id for variant in filter(None, map(tests.variant_of, checks)))
+        expect_run(bench.setup, bench.loader.lineup, cases, checked, *done, _loads(session))
         bench.measuring.expect_further()
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
@@ -87,12 +89,6 @@ def _shape_of(item: pytest.Item, setup: Setup) -> CaseSize:
             return setup.own.work(case, setup.prompts).shape
     config = setup.source.load_config().get_text_config()
     return shape_of(item, setup.settings, int(getattr(config, CONTEXT, 0) or USUAL_TOKENS))
-
-
-def _checked(session: pytest.Session) -> frozenset[str]:
-    """The ids of variants whose execution modes are compared."""
-    checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
-    return frozenset(variant.id for variant in filter(None, map(tests.variant_of, checks)))
 
 
 def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:

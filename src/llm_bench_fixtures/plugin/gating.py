@@ -119,10 +119,15 @@ def gate_run(config: pytest.Config, run: Run) -> Run:
 
 
 def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
-    """Changes of the run against the gate's baseline or the run of --benchmark-compare; None without either."""
+    """Changes of the run against the gate's baseline or the run of --benchmark-compare; None without either. If that
+    fails, the report lacks only these."""
     is_gated_run = DECISION in config.stash
-    comparison = config.stash[DECISION].comparison if is_gated_run else _asked_comparison(config, run)
-    return None if comparison is None else changes_against(comparison, stash.need_of(config))
+    try:
+        comparison = config.stash[DECISION].comparison if is_gated_run else _asked_comparison(config, run)
+        return None if comparison is None else changes_against(comparison, stash.need_of(config))
+    except Exception as error:  # a bug of ours
+        warn(f"the report shows no changes from another run: {reason_of(error)}")
+        return None
 
 
 def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:

@@ -286,8 +286,9 @@ def is_timed(benchmark: Any) -> bool:
     return bool(benchmark.enabled)
 
 
-def name_parameters(benchmark: Any, kind: type[T], name: Callable[[T], str]) -> None:
-    """Have the test's parameters of this kind stand in saved runs, and in the names of groups, by a name of theirs."""
+def name_parameters(benchmark: Any, kind: type[T] | tuple[type[T], ...], name: Callable[[T], str]) -> None:
+    """Have the test's parameters of this kind, or of one of these, stand in saved runs, and in the names of groups, by
+    a name of theirs."""
     given = (benchmark.params or {}).items()
     benchmark.params = {key: name(value) if isinstance(value, kind) else value for key, value in given}
 

@@ -54,11 +54,9 @@ class Implementation:
         """Answers of the hook, as `check` gives them. Raises HookFailed for what either raises."""
         try:
             return [check(answer) for answer in self.call(**given)]
-        except OUTCOMES as error:
-            if self.hook == ENDS_TESTS:
+        except (Exception, SystemExit, *OUTCOMES) as error:
+            if isinstance(error, OUTCOMES) and self.hook == ENDS_TESTS:
                 raise
-            raise self.failure(error) from error
-        except (Exception, SystemExit) as error:
             raise self.failure(error) from error
 
     def failure(self, error: BaseException) -> HookFailed:
