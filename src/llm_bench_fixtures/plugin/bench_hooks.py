@@ -10,7 +10,7 @@ import gc
 from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,9 +28,6 @@ from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test, renew_report
 from llm_bench_fixtures.plugin.storage import in_project, keep_with_project, with_branch
 from llm_bench_fixtures.results.record import Status
-
-if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -178,7 +175,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> Generator[None]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
     """Write the summary below pytest-benchmark's table, also where pytest-benchmark raises for its comparison."""
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -31,9 +31,6 @@ from llm_bench_fixtures.session.own import OwnCase
 from llm_bench_fixtures.session.recording import record_of, with_times
 from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.plugin.pair_worker import Turns
 
 
 def name_in_table(item: pytest.Item, benchmark: Any) -> None:
@@ -106,7 +103,7 @@ class LlmBenchmark:
         name_in_table(self._item, self._benchmark)
         with internals.as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
-                return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))
+                return self._record(workload, self._take_turns(workload))
             if internals.is_timed(self._benchmark):
                 return self._record(workload, self._measure(workload))
             with self._session.progress.counted(Phase.GENERATING):
@@ -127,8 +124,9 @@ class LlmBenchmark:
         internals.report_times(self._benchmark, [done.latency_s for done in measured.rounds], again=profiled)
         return measured
 
-    def _take_turns(self, workload: Workload, turns: Turns) -> Measured:
+    def _take_turns(self, workload: Workload) -> Measured:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
+        turns = self._item.config.stash[TURNS]
         observation = self._model.call(observe, workload) if turns.observes else None
         rounds: list[Round] = []
         self._benchmark.pedantic(lambda: rounds.extend(turns.take(self._item.nodeid, self._model, workload)))

@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,9 +34,6 @@ from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE, text_of_run
 from llm_bench_fixtures.text import harmless
 from llm_bench_fixtures.writing import check_writable, reserve, save_or_keep
-
-if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
 
 NOTHING_MEASURED = (
     "llm-bench: no times and no report, because pytest-xdist runs tests in parallel: run the benchmarks without -n"
@@ -206,7 +202,7 @@ def settle_status(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
-def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+def show_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Show what was found, what was not written, and what the gate decided."""
     width = terminal_width(terminalreporter)
     published = config.stash.get(PUBLISHED, None)

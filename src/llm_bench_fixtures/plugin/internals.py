@@ -24,7 +24,6 @@ from llm_bench_fixtures.writing import check_folder, check_writable, reserve, sa
 if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
     from _pytest.outcomes import Skipped
-    from _pytest.terminal import TerminalReporter
 
     from llm_bench_fixtures.results.provenance import Commit
 
@@ -84,22 +83,22 @@ def measured_commit(config: pytest.Config) -> Commit:
     return Commit(known.get("id", ""), known.get("branch", ""), bool(found.get("dirty")))
 
 
-def terminal_width(reporter: TerminalReporter) -> int:
+def terminal_width(reporter: pytest.TerminalReporter) -> int:
     """Columns of the terminal that pytest writes to."""
     return reporter._tw.fullwidth
 
 
-def terminal_file(reporter: TerminalReporter) -> TextIO:
+def terminal_file(reporter: pytest.TerminalReporter) -> TextIO:
     """File that pytest writes to."""
     return reporter._tw._file
 
 
-def as_shown(reporter: TerminalReporter, text: str) -> str:
+def as_shown(reporter: pytest.TerminalReporter, text: str) -> str:
     """The text as the stream that pytest writes to can show it, which may have no encoding and take any."""
     return in_encoding(text, getattr(terminal_file(reporter), "encoding", None))
 
 
-def cursor_column(reporter: TerminalReporter) -> int:
+def cursor_column(reporter: pytest.TerminalReporter) -> int:
     """Characters to the left of the cursor, in its row, as far as pytest knows."""
     return reporter._tw.width_of_current_line % reporter._tw.fullwidth
 
@@ -119,7 +118,7 @@ def make_harmless(report: pytest.TestReport) -> None:
     report.sections = [(name, harmless_text(content)) for name, content in report.sections]
 
 
-def coloured(reporter: TerminalReporter, text: str, colour: str) -> str:
+def coloured(reporter: pytest.TerminalReporter, text: str, colour: str) -> str:
     """The text in a colour, as far as pytest colours its own: by --color, NO_COLOR and what it writes to."""
     return reporter._tw.markup(text, **{colour: True})
 

@@ -167,7 +167,7 @@ def variants_of(config: pytest.Config, items: Iterable[pytest.Item]) -> tuple[Va
     return tuple(dict.fromkeys([*stash.selected_variants(config), *filter(None, map(variant_of, items))]))
 
 
-def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Collection[str]] | None) -> None:
+def arrange(config: pytest.Config, items: list[pytest.Item], groups: stash.Groups | None) -> None:
     """Sort the tests; those without a variant come first, then the stages of the plan, each in the scenarios' order.
 
     groups: the ids of the variants that are loaded together. A group's tests of a stage are together, and among them
@@ -211,9 +211,7 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     return tuple(found.values())
 
 
-def plan_and_arrange(
-    session: pytest.Session, keep: Callable[[pytest.Session, Sequence[Collection[str]]], None] | None = None
-) -> None:
+def plan_and_arrange(session: pytest.Session, keep: Callable[[pytest.Session, stash.Groups], None] | None) -> None:
     """Plan the lineup of the variants that have tests, with the reference, and put the tests of each group together.
 
     Where no model can be found, or no process can be started, nothing is done: the first test says why. keep: notes

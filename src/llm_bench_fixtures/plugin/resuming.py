@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
@@ -117,7 +117,7 @@ def _check_like(file: Path, before: Run, run: Run) -> None:
         raise pytest.UsageError(f"{harmless_text(told)}\nNothing was run. Without --llm-resume, all is measured anew.")
 
 
-def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> None:
+def keep_whole(session: pytest.Session, groups: stash.Groups) -> None:
     """Note which tests the earlier run has, and say how many. groups: ids of the variants that are loaded together; no
     test of another variant is kept."""
     config, bench = session.config, session.config.stash[stash.SESSION]
@@ -139,10 +139,7 @@ def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> No
 
 
 def whole_tests(
-    cases: Iterable[Mapping[str, str]],
-    statuses: Mapping[str, Status],
-    groups: Sequence[Collection[str]],
-    reference: str,
+    cases: Iterable[Mapping[str, str]], statuses: Mapping[str, Status], groups: stash.Groups, reference: str
 ) -> frozenset[str]:
     """The benchmarks that are not run again: of each case those of variants that took turns, where none of them is
     missing. What failed is run again by itself.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +40,7 @@ from llm_bench_fixtures.session.setup import Setup
 if TYPE_CHECKING:
     from llm_bench_fixtures.plugin.pair_worker import Turns
 T = TypeVar("T")
+Groups = Sequence[Collection[str]]  # ids of the variants that are loaded together
 
 LIMITS_SHARE = 0.05  # share of the run's time, at most, for measuring the machine's limits
 WITH_NAMES = ("model", "choices", "prompts", "tasks")  # options whose values are names or paths

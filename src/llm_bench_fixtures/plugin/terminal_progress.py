@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from wcwidth import clip
@@ -15,15 +15,12 @@ from llm_bench_fixtures.plugin import internals
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay, about
 from llm_bench_fixtures.text import harmless, printable, without_commands
 
-if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
-
 LONG_IN_LOG_S = 10.0  # what takes less has no line in a log
 LONGEST_TEXT = 32  # character cells of what goes on, on a terminal
 ERASE = "\r\x1b[2K"
 
 
-def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
+def tell(reporter: pytest.TerminalReporter, lines: Iterable[str]) -> None:
     """Write the lines, which are harmless already, as far as the terminal can show them. One that is gone, or a full
     disk, is no failure of the run."""
     for line in lines:
