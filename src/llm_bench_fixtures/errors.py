@@ -346,8 +346,6 @@ class SideFailed(LlmBenchError):
         where = f" in {test}" if test else ""
         words = "".join(f"\n  | {line}" for line in last_words.splitlines())
         super().__init__(f"{side}{where}: {reason}{words}")
-        self.side = side
-        self.test = test
         self.reason = reason
 
 
