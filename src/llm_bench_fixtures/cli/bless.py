@@ -14,13 +14,12 @@ from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.results.record import RunState
 
 HELP = "accept a saved run as a baseline"
+REASON_HELP = "why; it is shown wherever the run is compared with"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
-    parser.add_argument(
-        "--reason", required=True, metavar="TEXT", help="why; it is shown wherever the run is compared with"
-    )
+    parser.add_argument("--reason", required=True, metavar="TEXT", help=REASON_HELP)
     add_storage(parser)
 
 

@@ -26,17 +26,16 @@ HELP = "run the ready suite on a model"
 NO_CHOICES = "--llm-choices=none"
 QUICK_LENGTH = 64
 """Tokens of the one prompt: that whose latency the whole suite's table shows."""
+QUICK_HELP = (
+    f"only which variant has the lowest latency: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts; quality "
+    "by perplexity alone"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [MODEL] [--quick] [-- pytest arguments]"
     parser.add_argument("model", metavar="MODEL", nargs="?", help="default: the embedded model")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help=f"only which variant has the lowest latency: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts; "
-        "quality by perplexity alone",
-    )
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -115,15 +115,13 @@ def need_of(config: pytest.Config) -> Need:
 
 
 def check_settings(config: pytest.Config) -> None:
-    """UsageError for an option or ini value that can't be used, before anything runs."""
+    """UsageError for an option or ini value that can't be used, before anything runs.
+
+    Likewise where an option's value has made pytest take another ini file or root folder than the project's: it looks
+    for them beside each argument that stands alone, before any plugin can tell it what is an option's value.
+    """
     need_of(config)
     own_prompts_of(config)
-    _check_ini_file(config)
-
-
-def _check_ini_file(config: pytest.Config) -> None:
-    """UsageError where an option's value has made pytest take another ini file or root folder than the project's: it
-    looks for them beside each argument that stands alone, before any plugin can tell it what is an option's value."""
     typed = (*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args)
     taken = paths_that_stand_alone(typed, config.invocation_params.dir)
     if taken and (config.rootpath, config.inipath) != setup_of_paths(config):
