@@ -106,10 +106,8 @@ def _folder(config: pytest.Config) -> Path | None:
 def gate_run(config: pytest.Config, run: Run) -> Run:
     """Keep the decision on the run. Returns the run, marked where it did not pass, so that it is no baseline."""
     try:
-        allowed = stash.settings_of(config).of(options.MISSING)
-        decision = decide_run(
-            judged_run(run), config.stash[BASELINE], rules_of(config), stash.metrics_of(config), allowed
-        )
+        rules, allowed = rules_of(config), stash.settings_of(config).of(options.MISSING)
+        decision = decide_run(judged_run(run), config.stash[BASELINE], rules, stash.metrics_of(config), allowed)
     except Exception as error:  # a bug of ours, which costs the run its verdict and nothing else
         decision = nothing_measured(f"the gate failed: {reason_of(error)}")
     config.stash[DECISION] = decision

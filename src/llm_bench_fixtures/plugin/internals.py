@@ -162,9 +162,8 @@ def is_storage_given(config: pytest.Config) -> bool:
 
 def is_switched_off(config: pytest.Config) -> bool:
     """Whether --benchmark-disable or --benchmark-skip was given, or pytest-benchmark isn't there."""
-    return not has_pytest_benchmark(config) or any(
-        config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip")
-    )
+    is_given = any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
+    return is_given or not has_pytest_benchmark(config)
 
 
 def compared_run(config: pytest.Config) -> str:
