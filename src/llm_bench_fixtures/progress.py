@@ -112,7 +112,7 @@ class Progress:
         self._inner_s: list[float] = []
         self._activities: list[Step] = []
         self._lock = threading.Lock()
-        self._planned = {part: Planned() for part in Milestone}
+        self.planned = {part: Planned() for part in Milestone}
         self.phase_s: dict[Phase, float] = defaultdict(float)
         self.run_left_s: Callable[[], float | None] = lambda: None
         """Tells how many seconds the run still takes; None where nobody knows."""
@@ -157,12 +157,12 @@ class Progress:
 
     def expect(self, part: Milestone, total: int, done: int = 0) -> None:
         """Say how many parts of a kind the run consists of, and how many are done."""
-        self._planned[part].total, self._planned[part].done = total, done
+        self.planned[part].total, self.planned[part].done = total, done
 
     @contextmanager
     def part(self, part: Milestone, name: str = "") -> Iterator[None]:
         """The block is one of the parts. name: what comes again by the same name is the same part."""
-        planned = self._planned[part]
+        planned = self.planned[part]
         if name in planned.ended:
             planned.done -= 1
         planned.goes_on = True
@@ -189,15 +189,10 @@ class Progress:
         finally:
             _TOLD.reset(token)
 
-    def counts(self, part: Milestone) -> tuple[int, int]:
-        """How many parts of the kind are done, and of how many."""
-        planned = self._planned[part]
-        return planned.done, planned.total
-
     @property
     def place(self) -> str:
         """Which part of how many goes on; empty where that isn't known."""
-        return next(filter(None, (planned.place(part) for part, planned in self._planned.items())), "")
+        return next(filter(None, (planned.place(part) for part, planned in self.planned.items())), "")
 
     @contextmanager
     def _shown(self, text: str) -> Iterator[None]:

@@ -284,9 +284,7 @@ def test_the_times_of_a_test_that_has_ended_can_be_replaced(pytester: pytest.Pyt
     result.stdout.re_match_lines([r"test .*1\.0000.*3\.0000.*2\.0000.*"])
 
 
-@pytest.mark.parametrize(
-    ("within", "warns"), [("internals.as_used(benchmark)", False), ("nullcontext()", True)]
-)
+@pytest.mark.parametrize(("within", "warns"), [("internals.as_used(benchmark)", False), ("nullcontext()", True)])
 def test_what_ends_before_its_fixture_was_used_warns_of_nothing(
     pytester: pytest.Pytester, within: str, *, warns: bool
 ) -> None:

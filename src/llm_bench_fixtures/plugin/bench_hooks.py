@@ -50,8 +50,8 @@ def pytest_collection(session: pytest.Session) -> None:
         stash.selected_variants(session.config)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    tests.note_collected(item)
+pytest_itemcollected = tests.note_collected
+pytest_report_collectionfinish = tests.left_out_lines
 
 
 @pytest.hookimpl(trylast=True)
@@ -101,10 +101,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     result = yield
     after_test(item, nextitem)
     return result
-
-
-def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    return tests.left_out_lines(config, items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -106,8 +106,8 @@ def _compares(item: pytest.Item, following: pytest.Item) -> bool:
 def _grow(session: pytest.Session, growth: Growth, *, shows: bool) -> None:
     """Write the report so far. shows: whether the terminal says its answer, too."""
     config, began_s = session.config, time.monotonic()
-    done, total = config.stash[SESSION].progress.counts(Milestone.CASE)
-    findings = write_so_far(session, f"after {done} of {total} cases")
+    cases = config.stash[SESSION].progress.planned[Milestone.CASE]
+    findings = write_so_far(session, f"after {cases.done} of {cases.total} cases")
     ended_s = time.monotonic()
     growth.took_s = ended_s - began_s
     growth.rests_until_s = ended_s + max(REST_S, REST_SHARE * growth.took_s)
