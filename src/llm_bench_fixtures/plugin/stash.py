@@ -52,7 +52,7 @@ OWN_PROMPTS: pytest.StashKey[OwnPrompts] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # scenarios of the benchmarks that were collected
-BENCHMARKS: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # the scenario of each that was collected
+BENCHMARKS: pytest.StashKey[Sequence[str]] = pytest.StashKey()  # the scenario of each that was collected
 KEPT: pytest.StashKey[frozenset[str]] = pytest.StashKey()  # the tests that an earlier session has run, by --llm-resume
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
