@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.plugin import foreseeing
+from llm_bench_fixtures.plugin import items as tests
+from llm_bench_fixtures.plugin import stash
 from llm_bench_fixtures.plugin.foreseeing import shape_of, shorter_ways
 from llm_bench_fixtures.plugin.items import PLAN
 from llm_bench_fixtures.plugin.stash import SESSION
@@ -44,7 +45,7 @@ def test_the_size_follows_from_the_parameters(
 ) -> None:
     """Prompts have 12, 52, 44, 16, 36, 24, 8 and 60 tokens: in fours they are 52 and 60 wide."""
     settings = parse_settings({"new_tokens": "16"})
-    monkeypatch.setattr(foreseeing, "parameters_of", lambda _: given)
+    monkeypatch.setattr(tests, "parameters_of", lambda _: given)
     assert shape_of(cast(pytest.Item, None), settings, 512) == shape
 
 
@@ -63,9 +64,9 @@ def test_what_makes_a_run_short_leaves_what_the_answer_goes_by(
     files: list[str], has_own: bool, ways: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bug: with own prompts it left out the only tests that were asked for; elsewhere all tests, or none."""
-    for name, value in {"is_benchmark": True, "is_kept": False}.items():
-        monkeypatch.setattr(foreseeing, name, lambda _, value=value: value)
-    monkeypatch.setattr(foreseeing, "case_of", lambda item: item.nodeid)
+    monkeypatch.setattr(tests, "is_benchmark", lambda _: True)
+    monkeypatch.setattr(stash, "is_kept", lambda _: False)
+    monkeypatch.setattr(tests, "case_of", lambda item: item.nodeid)
     items = [SimpleNamespace(nodeid=f"test_{name}.py::test_it[fp32]") for name in files]
     variants = ("fp32", "bf16")
     cases = [Case(item.nodeid, name, frozenset(variants), 1.0) for item, name in zip(items, files, strict=True)]
