@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from run_factory import make_block_record, make_provenance, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
-from llm_bench_fixtures.report.ranks import contradicted, rank, ranks_of
+from llm_bench_fixtures.report.agreement import contradicted, rank, ranks_of
 
 ABC = ("a", "b", "c")
 
@@ -32,7 +32,7 @@ def seen(speedups: Mapping[str, float], spread: float = 0.001) -> Evidence:
 
 def rows(*runs: tuple[str, str, Evidence]) -> list[list[str]]:
     found = ranks_of(runs)
-    return [[cell.text for cell in row] for row in found.table.rows] if found else []
+    return [[cell.text for cell in row] for row in found.section.table.rows] if found else []
 
 
 def test_each_variant_has_its_rank_on_each_machine() -> None:

@@ -1,16 +1,18 @@
-"""What several runs are called, and how far pooled ones agree: a sentence, a table of each run's speed-ups, and one of
-latencies and memory.
-"""
+"""What several runs are called, how far pooled ones agree (a sentence, and tables of each run's speed-ups, latencies
+and memory), and in which order machines have the variants."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.history.storage import MADE_BY_AUTOSAVE
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_share, three_digits
@@ -18,6 +20,7 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.text import first_few
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.report.findings import Findings
@@ -29,6 +32,12 @@ METHOD = (
     "apart than their rounds explain make it wider."
 )
 TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|, \d+ cores?$", re.IGNORECASE)
+AGREE = "yes"
+RANKS_NOTE = (
+    "1 is the fastest on the workload of the answer. 2–4: the rank is one of these; the others are too close to "
+    "tell. At 95 % confidence, a few of many orders may be chance."
+)
+Pairs = Collection[tuple[str, str]]  # pairs of variants, the first of which is shown to be faster than the second
 
 
 def short_machine(hardware: str) -> str:
@@ -44,13 +53,6 @@ def in_utc(started: str) -> str:
         return started
 
 
-def _folder(source: str) -> str:
-    """The file's name, without what --benchmark-autosave makes of the commit and the time; of a results.json that of
-    its folder."""
-    path = Path(source)
-    return MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else path.absolute().parent.name
-
-
 def _parts(one: Provenance) -> tuple[str, str, str]:
     """Parts of a label, wherever they differ: the model, the machine and the device."""
     model = f"{one.model} (random weights)" if one.random_weights else one.model
@@ -58,10 +60,16 @@ def _parts(one: Provenance) -> tuple[str, str, str]:
 
 
 def _more(one: Provenance, source: str) -> tuple[str, ...]:
-    """What else may tell runs apart, the most telling first. source: the run's file."""
+    """What else may tell runs apart, the most telling first.
+
+    source: the run's file. Its name stands without what --benchmark-autosave makes of the commit and the time; for a
+    results.json its folder's.
+    """
+    path = Path(source)
+    file = MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else path.absolute().parent.name
     libraries = ", ".join(f"{name} {version}" for name, version in one.libraries.items())
     threads, commit = count(one.threads, "thread"), one.commit[:12]
-    return one.hardware, threads, commit, _folder(source), libraries, in_utc(one.started), one.started
+    return one.hardware, threads, commit, file, libraries, in_utc(one.started), one.started
 
 
 def common_to(origins: Sequence[Provenance]) -> str:
@@ -154,3 +162,72 @@ def _section(
     if any(not cell.is_missing for cell in values):
         columns = (Column(name, notation).in_one_unit(values) for name in ("pooled", *labels))
         yield Section(title, Table((Column(VARIANT), *columns, Column("differ by", Notation.SHARE)), tuple(rows)), note)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    sentence: str
+    """Whether the machines agree, and where they don't."""
+    section: Section
+
+
+def shown_order(seen: Evidence) -> Iterator[tuple[str, str]]:
+    for over, of in combinations(seen.common.values(), 2):  # the reference stands first
+        gain = seen.gain(of, over)
+        if gain.is_faster or gain.is_slower:
+            yield (of.variant, over.variant) if gain.is_faster else (over.variant, of.variant)
+
+
+def rank(variant: str, variants: Collection[str], shown: Pairs) -> tuple[int, int]:
+    """The best and the worst that the variant may have."""
+    faster = sum((other, variant) in shown for other in variants)
+    slower = sum((variant, other) in shown for other in variants)
+    return 1 + faster, len(variants) - slower
+
+
+def contradicted(variant: str, machines: Sequence[Pairs]) -> list[str]:
+    """The variants that it is shown to be faster than on one machine, and slower on another."""
+    slower = {after for pairs in machines for before, after in pairs if before == variant}
+    faster = {before for pairs in machines for before, after in pairs if after == variant}
+    return sorted(slower & faster)
+
+
+def ranks_of(runs: Sequence[tuple[str, str, Evidence]]) -> Ranks | None:
+    """runs: of each what runs, the machine, and its evidence. None where no two machines measured the same, or one
+    machine did so twice."""
+    runs = [one for one in runs if one[-1].common]
+    groups: dict[str, dict[str, Evidence]] = {}
+    for what, machine, seen in runs:
+        groups.setdefault(what, {})[machine] = seen
+    shared = {what: found for what, found in groups.items() if len(found) > 1}
+    if not shared or sum(map(len, groups.values())) < len(runs):
+        return None
+    machines = list(dict.fromkeys(machine for found in shared.values() for machine in found))
+    rows = [row for what, found in shared.items() for row in _rank_rows(what, found, machines)]
+    apart = list(dict.fromkeys(row[0].text for row in rows if row[-1].text != AGREE))
+    columns = (Column("what"), Column(VARIANT), *map(Column, machines), Column("agree"))
+    section = Section("Ranks by machine", Table(columns, tuple(rows)), RANKS_NOTE)
+    return Ranks(_order_sentence(list(shared), apart), section)
+
+
+def _order_sentence(shared: Sequence[str], apart: Sequence[str]) -> str:
+    if not apart:
+        return "As far as is shown, all machines have the variants in the same order."
+    agree = len(shared) - len(apart)
+    others = f"; elsewhere ({agree}) they agree, as far as is shown" if agree else ""
+    return f"Machines have the variants in different orders for {', '.join(first_few(apart))}{others}."
+
+
+def _rank_rows(what: str, found: Mapping[str, Evidence], machines: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
+    shown = {machine: frozenset(shown_order(seen)) for machine, seen in found.items()}
+    for variant in dict.fromkeys(name for seen in found.values() for name in seen.common):
+        cells = [_rank_cell(variant, shown[one], found[one]) if one in found else Cell() for one in machines]
+        others = contradicted(variant, list(shown.values()))
+        yield (Cell(what), Cell(variant), *cells, Cell(f"no: {', '.join(others)}" if others else AGREE))
+
+
+def _rank_cell(variant: str, shown: Pairs, seen: Evidence) -> Cell:
+    if variant not in seen.common:
+        return Cell()
+    low, high = rank(variant, seen.common, shown)
+    return Cell(f"{low}" if low == high else f"{low}–{high}", rank=(low + high) / 2)

@@ -17,14 +17,15 @@ from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.report.agreement import (
+    Ranks,
     agreement_sections,
     agreement_sentence,
     common_to,
     labels_of,
+    ranks_of,
     short_machine,
 )
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.ranks import NOTE, TITLE, Ranks, ranks_of
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns, ratio_rows, ratio_words
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, odd_ratios
 from llm_bench_fixtures.report.words.answer import Recommendation
@@ -194,7 +195,7 @@ class Runs:
     def agreement(self) -> Iterator[Section]:
         """The ranks, and the tables of each run that several are pooled in, under its name."""
         if self.ranks:
-            yield Section(TITLE, self.ranks.table, NOTE)
+            yield self.ranks.section
         for run in self.runs:
             yield from (replace(one, title=f"{run.label}: {one.title}") for one in agreement_sections(run.findings))
 
