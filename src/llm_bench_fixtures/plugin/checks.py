@@ -20,7 +20,7 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.plugin.internals import skipped
 from llm_bench_fixtures.plugin.outcomes import as_outcomes, warn
 from llm_bench_fixtures.progress import Left, Phase
-from llm_bench_fixtures.report.tables.load import invalid_sentence
+from llm_bench_fixtures.report.tables.on_request import invalid_sentence
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.session.forecast import WorkKind

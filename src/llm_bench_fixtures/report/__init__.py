@@ -2,7 +2,7 @@
 
 Start at `files`, which writes the report of one run: `findings` says all that follows from the run, and each format is
 made of the findings. `about` has the facts and footnotes, `pull_request` is the Markdown, `page/` the page.
-Several runs: `agreement` of those that are pooled, `runs` for those beside each other, `runs_report` for their files.
+Several runs: `agreement` says how far they agree, `runs` has them beside each other, `runs_report` writes their files.
 Saved runs: `history` is the list and the steps in words, `trend` the page.
 
 `words/` has the sentences, `tables/` cells and columns, `charts/` what is drawn, `judged/` what changed, and

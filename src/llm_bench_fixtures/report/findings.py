@@ -17,7 +17,7 @@ from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_warnings
 from llm_bench_fixtures.report.judged.changes import Changes
-from llm_bench_fixtures.report.tables.threads import thread_sentences
+from llm_bench_fixtures.report.tables.on_request import thread_sentences
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways

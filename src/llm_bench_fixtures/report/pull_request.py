@@ -22,7 +22,7 @@ from llm_bench_fixtures.report.renderers.markdown import (
     markdown_table,
 )
 from llm_bench_fixtures.report.tables.by_variant import short_table
-from llm_bench_fixtures.report.tables.fit import fit_sections
+from llm_bench_fixtures.report.tables.on_request import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.tables.variants import need_sections

@@ -10,7 +10,7 @@ from run_factory import absent_variant, make_provenance, make_record, make_run, 
 from shown_table import header, rows
 
 from llm_bench_fixtures.models.needs import LayerCache, Parts, RoundSize, Taken
-from llm_bench_fixtures.report.tables.fit import fit_sections, fit_sentences, longest_of
+from llm_bench_fixtures.report.tables.on_request import fit_sections, fit_sentences, longest_of
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Status, VariantResult
 

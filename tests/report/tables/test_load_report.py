@@ -9,7 +9,7 @@ from shown_table import header, rows
 
 from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.tables.load import load_sections, load_sentences
+from llm_bench_fixtures.report.tables.on_request import load_sections, load_sentences
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import registry

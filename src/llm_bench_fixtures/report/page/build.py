@@ -37,8 +37,7 @@ from llm_bench_fixtures.report.page.tables import (
 )
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.by_variant import SHORT
-from llm_bench_fixtures.report.tables.fit import fit_sections
-from llm_bench_fixtures.report.tables.load import load_sections
+from llm_bench_fixtures.report.tables.on_request import fit_sections, load_sections, thread_sections
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
     not_asked_sentence,
@@ -57,7 +56,6 @@ from llm_bench_fixtures.report.tables.table import (
     Table,
     Tone,
 )
-from llm_bench_fixtures.report.tables.threads import thread_sections
 from llm_bench_fixtures.report.tables.variants import (
     device_sections,
     equivalence_sections,
