@@ -1,5 +1,6 @@
 """A row a variant, on the headline's workload: the columns of figures, and the table that a terminal, a pull request
-and a paper make of them, with one unit a column, and better and worse marked."""
+and a paper make of them, with one unit a column, and better and worse marked; and lm-evaluation-harness's tasks, whose
+columns stand among them, with a table a task."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from llm_bench_fixtures.answer.need import QualityMeasure
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import is_near_lossless
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.scenarios import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
-    CHANGE_ERROR,
     ELSEWHERE,
     LATENCY,
     SPEEDUP,
@@ -25,6 +26,7 @@ from llm_bench_fixtures.report.tables.table import (
     Cell,
     Column,
     Figures,
+    Section,
     Table,
     Tone,
     flip_cells,
@@ -33,10 +35,10 @@ from llm_bench_fixtures.report.tables.table import (
     perplexity_change,
     table_by_variant,
 )
-from llm_bench_fixtures.report.tables.tasks import task_figures
 from llm_bench_fixtures.report.words.workload import describe_prompts, listed, pooled_lengths, title_of
-from llm_bench_fixtures.results.formatting import Notation
+from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.metrics.tasks import CHANGE_ERROR, GAINED, LOST, value_name
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 
 BATCHED = "batched"
@@ -48,6 +50,9 @@ DROPPABLE = {name: place for place, name in enumerate(NEEDED, 1)}
 ESSENTIAL = (VARIANT, "latency", "speed-up", "perplexity")
 # The columns that an answer needs.
 SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", "perplexity", "top-1", FLIPS)
+TASK_FLIPS: Mapping[str, tuple[str, ...]] = {"flips": (LOST, GAINED)}
+EACH_WAY: Mapping[str, tuple[str, ...]] = {**TASK_FLIPS, "right → wrong": (LOST,), "wrong → right": (GAINED,)}
+FLIPS_DROPPABLE = 3  # flips leave a narrow table late; what was asked for never does
 
 
 def what_ran(findings: Findings, variant: VariantResult) -> str:
@@ -222,7 +227,7 @@ def _perplexities(findings: Findings) -> Figures:
         change = perplexity_change(one)
         own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
         cells[one.id] = own if change.is_missing else change
-    column = replace(Column.of(metric), error_is=CHANGE_ERROR)
+    column = replace(Column.of(metric), error_is="one standard error of the perplexity's change")
     return Figures(column, _toned(cells, _quality_tones(run)))
 
 
@@ -234,3 +239,45 @@ def _quality_tones(run: Run) -> dict[str, Tone]:
         if found is not None and not is_near_lossless(variant) and not found.low <= 1 <= found.high:
             tones[variant.id] = Tone.WORSE if found.low > 1 else Tone.BETTER
     return tones
+
+
+def task_figures(findings: Findings) -> Iterator[Figures]:
+    """Each task's first metric, and the answers that flip."""
+    for task in findings.run.provenance.tasks:
+        for metric in task.metrics[:1]:
+            yield from _of_task(findings, task, metric, TASK_FLIPS)
+
+
+def task_sections(findings: Findings) -> Iterator[Section]:
+    """A row a variant that was asked, with all metrics."""
+    run = findings.run
+    for task in run.provenance.tasks:
+        figures = [one for metric in task.metrics for one in _of_task(findings, task, metric, EACH_WAY)]
+        asked = [one for one in run.loaded if not all(column.cells[one.id].is_missing for column in figures)]
+        items = count(task.of, "item") if task.items == task.of else f"{task.items:,} of {count(task.of, 'item')}"
+        version = f", version {task.version}" if task.version else ""
+        note = f"By lm-evaluation-harness {task.harness}: {items}, {task.shots}-shot{version}."
+        yield Section(f"Task {task.name}", table_by_variant(asked, figures), note)
+
+
+def _of_task(
+    findings: Findings, task: TaskFacts, metric: TaskMetric, counts: Mapping[str, tuple[str, ...]]
+) -> Iterator[Figures]:
+    """The metric, then columns of counts. counts: by the column's name, the endings of what it sums up."""
+    name = value_name(task.name, metric.name)
+    error_is = f"one standard error of a task's difference from {findings.run.reference}, from pairs of items"
+    column = replace(Column.of(findings.metrics[name]), error_is=error_is)
+    known = {one.id: one.quality for one in findings.run.loaded}
+    error = f"{name}_{CHANGE_ERROR}"
+    yield Figures(column, {one: Cell(value=own.get(name), error=own.get(error)) for one, own in known.items()})
+    for head, endings in counts.items():
+        names = [f"{name}_{ending}" for ending in endings]
+        of_task = Column(f"{column.name} {head}", Notation.COUNT, droppable=FLIPS_DROPPABLE)
+        counted = Figures(of_task, {one: _count(own, names, task.items) for one, own in known.items()})
+        if counted.has_values:
+            yield counted
+
+
+def _count(quality: Mapping[str, float], names: Sequence[str], items: int) -> Cell:
+    found = [quality[name] for name in names if name in quality]
+    return Cell.counted(round(sum(found)), items) if found else Cell()

@@ -21,7 +21,6 @@ ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the head
 NEXT_TO_EACH_OTHER, OF_ALL_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
 MOST_NAMED = 4  # rows, in a sentence
 FLIP_METRICS = ("flips", "flips_lost", "flips_gained")
-CHANGE_ERROR = "one standard error of the perplexity's change"
 
 
 class Tone(StrEnum):

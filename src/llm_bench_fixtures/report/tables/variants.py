@@ -11,7 +11,7 @@ from llm_bench_fixtures.answer.need import Standing
 from llm_bench_fixtures.answer.standings import Judged, Meeting
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.by_variant import metric_figures, variants_table
+from llm_bench_fixtures.report.tables.by_variant import metric_figures, task_sections, variants_table
 from llm_bench_fixtures.report.tables.table import (
     FLIP_METRICS,
     SUMMARY,
@@ -26,7 +26,6 @@ from llm_bench_fixtures.report.tables.table import (
     headline_speedup,
     table_by_variant,
 )
-from llm_bench_fixtures.report.tables.tasks import task_sections
 from llm_bench_fixtures.report.words.quality import need_sentence
 from llm_bench_fixtures.report.words.workload import describe_workload, headline_sentence
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
