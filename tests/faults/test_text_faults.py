@@ -22,7 +22,7 @@ from llm_bench_fixtures.gate.decision import Decision, decide
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.judged.gate import gate_report, github_annotations
+from llm_bench_fixtures.report.judged.changes import gate_report, github_annotations
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.report.page.build import render_report
 from llm_bench_fixtures.report.pull_request import render_markdown

@@ -21,8 +21,8 @@ from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.judged.changes import Changes
-from llm_bench_fixtures.report.judged.gate import (
+from llm_bench_fixtures.report.judged.changes import (
+    Changes,
     comparison_json,
     comparison_report,
     decision_json,

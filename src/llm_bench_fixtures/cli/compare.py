@@ -14,7 +14,7 @@ from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
-from llm_bench_fixtures.report.judged.gate import comparison_json, comparison_report
+from llm_bench_fixtures.report.judged.changes import comparison_json, comparison_report
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable
 

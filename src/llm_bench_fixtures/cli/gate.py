@@ -21,7 +21,7 @@ from llm_bench_fixtures.gate.decision import decide_run
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP
-from llm_bench_fixtures.report.judged.gate import decision_json, gate_report, github_annotations
+from llm_bench_fixtures.report.judged.changes import decision_json, gate_report, github_annotations
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.text import first_few
 from llm_bench_fixtures.writing import check_writable

@@ -24,8 +24,7 @@ from llm_bench_fixtures.plugin import internals, stash
 from llm_bench_fixtures.plugin.outcomes import warn
 from llm_bench_fixtures.plugin.storage import project_folder, storage_folder
 from llm_bench_fixtures.reading import refusal
-from llm_bench_fixtures.report.judged.changes import Changes, changes_against
-from llm_bench_fixtures.report.judged.gate import failures, gate_report, github_annotations
+from llm_bench_fixtures.report.judged.changes import Changes, changes_against, failures, gate_report, github_annotations
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import first_few, harmless

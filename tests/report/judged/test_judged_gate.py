@@ -12,7 +12,7 @@ from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.report.judged.gate import (
+from llm_bench_fixtures.report.judged.changes import (
     MOST_ANNOTATIONS,
     comparison_json,
     comparison_report,

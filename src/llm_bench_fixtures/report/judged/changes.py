@@ -1,36 +1,52 @@
-"""What a run changed against another one, which the page and the pull request show: computed once for all formats; and
-sentences on any comparison of two runs: which runs, what was not judged, and how sure the verdicts are."""
+"""What a run changed against another one, computed once for all formats, and the reports of it: for the page and a pull
+request, of `llm-bench gate`, `llm-bench compare` and pytest's gate, and for machines.
+
+Sentences on any comparison of two runs say which runs, what was not judged, and how sure the verdicts are.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import Need
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import SPEEDUP, Comparison
 from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
+from llm_bench_fixtures.gate.decision import Decision
+from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.margins import ALARMS
-from llm_bench_fixtures.gate.verdicts import Judgement, Verdict
+from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import Address, read_saved_run, saved_at
 from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led, rows_of
+from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.formatting import count, format_change, format_share
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
-from llm_bench_fixtures.text import printable
+from llm_bench_fixtures.text import printable, without_commands
 
 LATENCY = "latency_s"
 INCOMPARABLE = (Verdict.NOT_MEASURED, Verdict.NEW, Verdict.VANISHED)
 WORDS = {Verdict.REGRESSED: "Worse than", Verdict.IMPROVED: "Better than", Verdict.VANISHED: "Vanished since"}
 MOST_NAMED = 3  # causes of one verdict, in the sentence
+PARTS = (
+    ("Regressed", Verdict.REGRESSED, False),
+    ("Inconclusive", Verdict.INCONCLUSIVE, False),
+    ("Vanished", Verdict.VANISHED, False),
+    ("Improved", Verdict.IMPROVED, False),
+    ("Worse, advisory", Verdict.REGRESSED, True),
+    ("Better, advisory", Verdict.IMPROVED, True),
+)
+MOST_ANNOTATIONS = 10  # annotations that GitHub shows of one step
 
 
 @dataclass(frozen=True)
@@ -48,12 +64,16 @@ class Changes:
     @cached_property
     def moved(self) -> list[Cause]:
         """Causes that got worse or better, vanished or are new."""
-        return led(causes_of([row for row in self.rows if row.verdict in MOVED], self.rows))
+        return self.causes(row for row in self.rows if row.verdict in MOVED)
 
     @cached_property
     def still(self) -> list[Cause]:
         """Causes that are unchanged, inconclusive or not comparable."""
-        return led(causes_of([row for row in self.rows if row.verdict in STILL], self.rows))
+        return self.causes(row for row in self.rows if row.verdict in STILL)
+
+    def causes(self, rows: Iterable[JudgedRow]) -> list[Cause]:
+        """Causes of some of the rows, one of which stands for all timings that ended alike."""
+        return led(causes_of(rows, self.rows))
 
     @property
     def tests(self) -> list[Uncovered]:
@@ -105,10 +125,9 @@ class Changes:
     def _latencies(self) -> Iterator[str]:
         judged = [row.verdict for row in self.rows if row.is_advisory and row.metric.name == LATENCY]
         total = count(len(judged), "latency", "latencies")
-        if number := judged.count(Verdict.REGRESSED):
-            yield f"{number:,} of {total} increased (advisory)."
-        if number := judged.count(Verdict.IMPROVED):
-            yield f"{number:,} of {total} decreased (advisory)."
+        for verdict, way in ((Verdict.REGRESSED, "increased"), (Verdict.IMPROVED, "decreased")):
+            if number := judged.count(verdict):
+                yield f"{number:,} of {total} {way} (advisory)."
 
     def _lacking(self) -> Iterator[str]:
         incomparable = sum(not row.is_advisory and row.verdict is Verdict.NOT_MEASURED for row in self.rows)
@@ -179,8 +198,8 @@ def notes_of(comparison: Comparison) -> Iterator[str]:
         if floor.pairs >= ENOUGH_PAIRS
         else f"Noise is assumed to be {floor.percent:.0f} %: these runs repeat too little to measure it."
     ) + " Smaller changes in time count as noise. Runs at different hours differ by more."
-    fine = [one.rule.relative for one in times if _is_fine(one, comparison)]
-    if fine:
+    relative = [one.rule.relative for one in times if one.is_blocking and not one.rule.absolute]
+    if fine := [share for share in relative if math.log1p(share) < floor.log_ratio]:
         yield f"The noise exceeds a rule of {format_share(min(fine))}: changes between the two are inconclusive."
     probed = [any(record.probe_s for record in run.records) for run in (comparison.base, comparison.head)]
     if probed[0] != probed[1]:
@@ -203,5 +222,114 @@ def _of_speedups(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _is_fine(one: Judgement, comparison: Comparison) -> bool:
-    return one.is_blocking and not one.rule.absolute and math.log1p(one.rule.relative) < comparison.floor.log_ratio
+def gate_report(decision: Decision) -> JudgedReport:
+    """The report of a decision."""
+    comparison = decision.comparison
+    title = f"llm-gate: {decision.status.words}"
+    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}." if decision.reason else ""
+    runs = [baseline_sentence(comparison.base), counts_sentence(comparison)] if comparison else []
+    return _report(title, [reason, *runs, decision.advice], comparison)
+
+
+def comparison_report(comparison: Comparison) -> JudgedReport:
+    """The report of a comparison without a decision."""
+    runs = (baseline_sentence(comparison.base), f"Compared: {run_sentence(comparison.head)}")
+    return _report("llm-bench compare", [*runs, counts_sentence(comparison)], comparison)
+
+
+def _report(title: str, sentences: Sequence[str], comparison: Comparison | None) -> JudgedReport:
+    shown = tuple(filter(None, sentences))
+    if comparison is None:
+        return JudgedReport(title, shown)
+    return JudgedReport(title, shown, tuple(_gate_parts(comparison)), tuple(notes_of(comparison)))
+
+
+def _gate_parts(comparison: Comparison) -> Iterator[JudgedPart]:
+    changes = Changes(comparison)
+    for title, verdict, is_advisory in PARTS:
+        found = [row for row in changes.rows if row.verdict is verdict and row.is_advisory is is_advisory]
+        if found:
+            lines = tuple(allowed_text(one) for one in changes.causes(found))
+            yield JudgedPart(f"{title} ({count(len(found), 'value')})", lines, tuple(found))
+    if changes.tests:
+        lines = tuple(printable(": ".join(filter(None, (one.test, one.coverage, one.reason)))) for one in changes.tests)
+        yield JudgedPart(f"Tests without a verdict ({len(lines)})", lines)
+
+
+def allowed_text(cause: Cause) -> str:
+    """Words on what moved, and what was allowed."""
+    return f"{cause.text} (allowed: {cause.allowed})" if cause.allowed else cause.text
+
+
+def _failing(rows: Iterable[JudgedRow]) -> list[JudgedRow]:
+    """The rows that fail the gate."""
+    return [row for row in rows if row.verdict is Verdict.REGRESSED and not row.is_advisory]
+
+
+def github_annotations(decision: Decision) -> Iterator[str]:
+    """GitHub's workflow commands that show an error for each cause."""
+    title = f"llm-gate: {decision.status.words}"
+    if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
+        changes = Changes(decision.comparison)
+        causes = changes.causes(_failing(changes.rows))
+        shown = causes if len(causes) <= MOST_ANNOTATIONS else causes[: MOST_ANNOTATIONS - 1]
+        for one in shown:
+            files = {row.test.partition("::")[0] for row in one.rows}
+            yield _annotation(title, allowed_text(one), files.pop() if len(files) == 1 else "")
+        if len(shown) < len(causes):
+            yield _annotation(title, f"{len(causes) - len(shown)} more causes, which the log lists")
+    elif decision.status is not ExitStatus.PASSED:
+        yield _annotation(title, f"{decision.reason}. {decision.advice}")
+
+
+def _annotation(title: str, message: str, file: str = "") -> str:
+    place = f"file={_property(file)}," if file else ""
+    return f"::error {place}title={_property(title)}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    """Data of a command, escaped as GitHub's toolkit does."""
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return without_commands(printable(escaped))
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def failures(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Failures for JUnit: each test or variant that regressed, with its values; of another failure, its words and the
+    reason."""
+    if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
+        subjects: dict[str, list[str]] = defaultdict(list)
+        for row in _failing(rows_of(decision.comparison)):
+            values = f"{row.metric.title}: {row.before} → {row.after}, {row.change}"
+            subjects[row.test or row.variant].append(f"{values} (allowed: {row.allowed})")
+        yield from ((subject, "; ".join(values)) for subject, values in subjects.items())
+    elif decision.status is not ExitStatus.PASSED:
+        yield decision.status.words, f"{decision.reason}. {decision.advice}"
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Comparison for programs: every cause of what moved, and every row."""
+    changes = Changes(comparison)
+    return {
+        "schema": "llm-bench-fixtures/comparison",
+        "version": 1,
+        "base": comparison.base.source,
+        "head": comparison.head.source,
+        "judged_tests": comparison.judged_tests,
+        "causes": [one.as_json() for one in changes.moved],
+        "values": [row.as_json() for row in changes.rows],
+        "uncovered": [asdict(one) for one in comparison.uncovered],
+    }
+
+
+def decision_json(decision: Decision) -> dict[str, Any]:
+    """Decision for programs, with the comparison where there is one."""
+    return {
+        **(comparison_json(decision.comparison) if decision.comparison else {}),
+        "status": decision.status.name.lower(),
+        "exit_status": int(decision.status),
+        "reason": decision.reason,
+    }
