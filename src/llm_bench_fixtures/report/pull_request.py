@@ -27,8 +27,7 @@ from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.words.answer import Answer
-from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.report.words.workload import headline_sentence
+from llm_bench_fixtures.report.words.measured import headline_sentence, speedup_footnotes
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 

@@ -14,7 +14,7 @@ from functools import partial
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.words.workload import describe_workload
+from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.record import VariantResult

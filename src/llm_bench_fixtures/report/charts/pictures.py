@@ -26,7 +26,7 @@ from llm_bench_fixtures.report.charts.variants import (
 )
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
-from llm_bench_fixtures.report.words.workload import describe_workload
+from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results.folder import remove_pictures
 from llm_bench_fixtures.results.formatting import MINUS, format_change, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME

@@ -21,7 +21,7 @@ from llm_bench_fixtures.report.charts.variants import SPEED, estimate_of, looks_
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import head, texts
 from llm_bench_fixtures.report.tables.variants import summary_section
-from llm_bench_fixtures.report.words.workload import describe_workload
+from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record

@@ -17,7 +17,7 @@ from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Judgement, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import Tone
-from llm_bench_fixtures.report.words.workload import title_of
+from llm_bench_fixtures.report.words.measured import title_of
 from llm_bench_fixtures.results.formatting import MINUS, MISSING, count, format_bytes, format_change, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Force, Kind, Metric, Unit
 from llm_bench_fixtures.results.record import Scenario

@@ -11,7 +11,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
 from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
-from llm_bench_fixtures.report.words.workload import describe_headline, listed
+from llm_bench_fixtures.report.words.measured import describe_headline, listed
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import INSTEAD, printable, some_of

@@ -10,7 +10,7 @@ from llm_bench_fixtures.report.renderers.columns import Paint, columns, fitting,
 from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.tables.by_variant import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
-from llm_bench_fixtures.report.words.workload import headline_sentence
+from llm_bench_fixtures.report.words.measured import headline_sentence
 from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
 

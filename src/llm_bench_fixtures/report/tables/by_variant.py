@@ -35,7 +35,7 @@ from llm_bench_fixtures.report.tables.table import (
     perplexity_change,
     table_by_variant,
 )
-from llm_bench_fixtures.report.words.workload import describe_prompts, listed, pooled_lengths, title_of
+from llm_bench_fixtures.report.words.measured import describe_prompts, listed, pooled_lengths, title_of
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.metrics.tasks import CHANGE_ERROR, GAINED, LOST, value_name

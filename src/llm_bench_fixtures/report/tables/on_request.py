@@ -19,7 +19,7 @@ from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.models.needs import PROCESS_BYTES, SPARE, Parts, RoundSize
 from llm_bench_fixtures.report.tables.table import LATENCY, VARIANT, Cell, Column, Section, Table, Tone
-from llm_bench_fixtures.report.words.workload import describe_workload, times_words
+from llm_bench_fixtures.report.words.measured import describe_workload, times_words
 from llm_bench_fixtures.results.formatting import Notation, count, format_bytes, format_seconds, format_share
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult

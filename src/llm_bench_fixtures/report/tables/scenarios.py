@@ -23,7 +23,7 @@ from llm_bench_fixtures.report.tables.table import (
     Tone,
     odd_ratios,
 )
-from llm_bench_fixtures.report.words.workload import title_of
+from llm_bench_fixtures.report.words.measured import title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status

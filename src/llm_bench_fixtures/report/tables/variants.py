@@ -26,8 +26,8 @@ from llm_bench_fixtures.report.tables.table import (
     headline_speedup,
     table_by_variant,
 )
+from llm_bench_fixtures.report.words.measured import describe_workload, headline_sentence
 from llm_bench_fixtures.report.words.quality import need_sentence
-from llm_bench_fixtures.report.words.workload import describe_workload, headline_sentence
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES

@@ -19,7 +19,7 @@ from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.report.words import quality
-from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, listed, times_words
+from llm_bench_fixtures.report.words.measured import describe_prompts, headline_prompts, listed, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status

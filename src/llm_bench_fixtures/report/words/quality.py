@@ -10,7 +10,7 @@ from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Meeting, Standings, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import figure, text
 from llm_bench_fixtures.report.tables.table import flip_cells, perplexity_change
-from llm_bench_fixtures.report.words.workload import describe_prompts, listed
+from llm_bench_fixtures.report.words.measured import describe_prompts, listed
 from llm_bench_fixtures.results.formatting import (
     count,
     five_digits,

@@ -9,8 +9,8 @@ from llm_bench_fixtures.answer.effects import Effect
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.models.variants import passive_id
 from llm_bench_fixtures.report.tables.on_request import fit_sentences, load_sentences
+from llm_bench_fixtures.report.words.measured import describe_prompts, times_words
 from llm_bench_fixtures.report.words.quality import quality_in_short
-from llm_bench_fixtures.report.words.workload import describe_prompts, times_words
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
