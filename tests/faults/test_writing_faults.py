@@ -30,7 +30,7 @@ from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.processes.scratch import remove_abandoned
-from llm_bench_fixtures.report import files, runs_report
+from llm_bench_fixtures.report import files
 from llm_bench_fixtures.report.charts import pictures
 from llm_bench_fixtures.report.files import Published, publish
 from llm_bench_fixtures.results.folder import IGNORE, MARKER, claim, set_aside
@@ -301,7 +301,7 @@ def test_beside_the_page_of_several_runs_lies_nothing_older(storage: Path, tmp_p
 def test_each_file_of_the_page_of_several_runs_fails_alone(
     storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(runs_report, "latex_table", fails(BROKEN))
+    monkeypatch.setattr(files, "render_runs_latex", fails(BROKEN))
     assert command(storage, "report", "1", "2", "-o", str(tmp_path / "report")) == 4
     assert "results.tex was not written: RuntimeError: broken" in capsys.readouterr().err
     assert {one.name for one in (tmp_path / "report").iterdir()} == {MARKER, IGNORE, *REPORT} - {
@@ -312,7 +312,7 @@ def test_each_file_of_the_page_of_several_runs_fails_alone(
 
 @pytest.mark.parametrize(
     ("module", "name", "runs"),
-    [(files, "write_plots", ("1",)), (runs_report, "latex_table", ("1", "2"))],
+    [(files, "write_plots", ("1",)), (files, "render_runs_latex", ("1", "2"))],
     ids=["of one run", "of several"],
 )
 def test_an_interrupted_report_ends_as_interrupted(

@@ -32,12 +32,11 @@ from llm_bench_fixtures.report.judged.changes import (
 )
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
-from llm_bench_fixtures.report.page.build import page_values, render_report
-from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.latex import render_latex
+from llm_bench_fixtures.report.page.build import page_values, render_report, render_runs
+from llm_bench_fixtures.report.pull_request import render_markdown, render_runs_markdown
+from llm_bench_fixtures.report.renderers.latex import render_latex, render_runs_latex
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.report.runs import runs_of
-from llm_bench_fixtures.report.runs_report import render_runs, render_runs_latex, render_runs_markdown
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import write_run

@@ -20,6 +20,9 @@ from shown_table import header, rows
 from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.report.agreement import labels_of
 from llm_bench_fixtures.report.findings import Findings, findings_of
+from llm_bench_fixtures.report.page.build import render_runs
+from llm_bench_fixtures.report.pull_request import render_runs_markdown
+from llm_bench_fixtures.report.renderers.latex import render_runs_latex
 from llm_bench_fixtures.report.runs import (
     MOST_SHOWN,
     Aspect,
@@ -30,7 +33,6 @@ from llm_bench_fixtures.report.runs import (
     obstacles,
     runs_of,
 )
-from llm_bench_fixtures.report.runs_report import render_runs, render_runs_latex, render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run

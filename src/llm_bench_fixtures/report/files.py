@@ -1,5 +1,5 @@
-"""The report of one run: a folder with a page, its Markdown, the data and the plots. Its files are written one after
-the other: each fails alone, and what failed is told.
+"""The report of one run, or of several: a folder with a page, its Markdown, a table for a paper, the data and the
+plots. Its files are written one after the other: each fails alone, and what failed is told.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.report.charts.pictures import write_plots
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.page.build import render_report
-from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.latex import render_latex
+from llm_bench_fixtures.report.page.build import render_report, render_runs
+from llm_bench_fixtures.report.pull_request import render_markdown, render_runs_markdown
+from llm_bench_fixtures.report.renderers.latex import render_latex, render_runs_latex
+from llm_bench_fixtures.report.runs import RUN, Runs
 from llm_bench_fixtures.results.folder import (
     AGREEMENT_FILE,
     EARLIER,
@@ -263,3 +264,27 @@ class _Report(Attempts):
     def _write_page(self, findings: Findings, plots: list[Plot]) -> None:
         write_whole(self.folder / PAGE_FILE, render_report(findings, plots), follows=False)
         self.page_folder = self.folder
+
+
+def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) -> None:
+    """Claim the folder, set the report aside that is in it, and write report.html, report.md, results.tex and
+    results.csv.
+
+    has_results: the results.json in it is one of the runs', and stays. Raises UnwritableFile where a part of it could
+    not be written, or the folder isn't ours, and KeyboardInterrupt.
+    """
+    attempts = Attempts(folder)
+    with begun(folder, has_results=has_results):
+        attempts.write_text(TABLE_FILE, lambda: _runs_csv(runs))
+        attempts.write_text(MARKDOWN_FILE, lambda: render_runs_markdown(runs))
+        attempts.write_text(LATEX_FILE, lambda: render_runs_latex(runs))
+        attempts.write_text(PAGE_FILE, lambda: render_runs(runs))
+        attempts.end()
+
+
+def _runs_csv(runs: Runs) -> str:
+    """The runs' tables below each other, with the runs' labels in the column `run`."""
+    import pandas as pd
+
+    tables = [run_table(run.findings.run).assign(**{RUN: run.label}) for run in runs.runs]
+    return for_csv(pd.concat(tables, ignore_index=True), IDENTITY).to_csv(index=False)

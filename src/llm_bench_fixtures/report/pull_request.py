@@ -1,11 +1,12 @@
-"""The report as Markdown, fit for a comment on a pull request: the answer, a short table, and the rest folded.
+"""The report as Markdown, fit for a comment on a pull request: the answer, a short table, and the rest folded; of one
+run, or of several.
 
 Everything that is measured stands in the page and in results.csv; this says what a reviewer must know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.about import facts, noise_footnote
@@ -21,10 +22,11 @@ from llm_bench_fixtures.report.renderers.markdown import (
     folded,
     markdown_table,
 )
+from llm_bench_fixtures.report.runs import Runs, about_table, notes
 from llm_bench_fixtures.report.tables.by_variant import short_table
 from llm_bench_fixtures.report.tables.on_request import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
-from llm_bench_fixtures.report.tables.table import Cell, Column, Table
+from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table
 from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import headline_sentence, speedup_footnotes
@@ -52,22 +54,22 @@ def _lines(findings: Findings) -> Iterator[str]:
         yield from (f"**{escape(changes.sentence)}**", "")
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
-    yield from _summary(findings)
+    yield from (escape(headline_sentence(findings)), "", *explained_table(short_table(findings)))
     if changes is not None:
         yield from folded(f"What changed against {changes.name}", _changes(changes))
-    for section in (*need_sections(findings), *agreement_sections(findings)):
-        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
+    yield from _sections([*need_sections(findings), *agreement_sections(findings)])
     yield from folded("The answer for each reader, with its cost", _answer(findings.answer))
     yield from folded("More that follows from this run", bullets(findings.takeaways))
     yield from folded("Does it fit?", _fit(findings))
     yield from folded("Every case: the reference's latency, and the others' speed-ups", _cases(findings))
     yield from folded("Skipped and failed", _skipped(findings))
-    yield from folded("About this run", _about(findings))
+    about = (*(f"{name}: {value}" for name, value in facts(findings.run)), noise_footnote(findings))
+    yield from folded("About this run", bullets([*about, *speedup_footnotes(findings)]))
 
 
-def _summary(findings: Findings) -> Iterator[str]:
-    """One row a variant, on the headline's workload."""
-    yield from (escape(headline_sentence(findings)), "", *explained_table(short_table(findings)))
+def _sections(sections: Iterable[Section]) -> Iterator[str]:
+    for one in sections:
+        yield from folded(one.title, [escape(one.note), "", *markdown_table(one.table)])
 
 
 def _changes(changes: Changes) -> Iterator[str]:
@@ -117,6 +119,27 @@ def _skipped(findings: Findings) -> Iterator[str]:
         yield f"- {escape(f'{variant}: {benchmarks} {what}: {them[0].reason}{more}')}"
 
 
-def _about(findings: Findings) -> Iterator[str]:
-    yield from bullets(f"{name}: {value}" for name, value in facts(findings.run))
-    yield from bullets([noise_footnote(findings), *speedup_footnotes(findings)])
+def render_runs_markdown(runs: Runs) -> str:
+    """The file of several runs, made likewise."""
+    return comment(_runs_lines(runs))
+
+
+def _runs_lines(runs: Runs) -> Iterator[str]:
+    yield from ("## Text generation by machine and model", "")
+    if runs.common:
+        yield from (f"All of {escape(runs.common)}.", "")
+    for warning in runs.noisy:
+        yield from (f"> **{escape(warning)}**", "")
+    yield from (f"**{escape(runs.sentence)}**", "")
+    if runs.ranks:
+        yield from (escape(runs.ranks.sentence), "")
+    if runs.workload:
+        yield from (f"Workload: {escape(runs.workload)}.", "")
+    yield from explained_table(runs.table)
+    yield from (*bullets(runs.pooled), "")
+    if runs.incomparable:
+        yield from ("Not compared:", "", *bullets(runs.incomparable), "")
+    yield from _sections(runs.agreement)
+    answers = (f"{labels}: {sentence}" for labels, sentence in runs.answers)
+    yield from folded("The answer of each run", bullets(answers))
+    yield from folded("About the runs", [*markdown_table(about_table(runs.runs)), "", *bullets(notes(runs.runs))])

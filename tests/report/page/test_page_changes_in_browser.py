@@ -15,11 +15,10 @@ from test_page_changes import heavier
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.report.files import write_report
+from llm_bench_fixtures.report.files import write_report, write_runs_report
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.runs import runs_of
-from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 

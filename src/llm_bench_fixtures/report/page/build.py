@@ -1,4 +1,4 @@
-"""report.html: what its template shows, from what the report says of a run."""
+"""report.html: what its template shows, from what the report says of a run, or of several."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_char
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.charts.variants import SWEEPS, sweep_charts
+from llm_bench_fixtures.report.charts.variants import SWEEPS, runs_charts, sweep_charts
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
 from llm_bench_fixtures.report.judged.changes import Changes
@@ -36,6 +36,7 @@ from llm_bench_fixtures.report.page.tables import (
     without_zeros,
 )
 from llm_bench_fixtures.report.renderers.html import render_page
+from llm_bench_fixtures.report.runs import MOST_SHOWN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.report.tables.by_variant import SHORT
 from llm_bench_fixtures.report.tables.on_request import fit_sections, load_sections, thread_sections
 from llm_bench_fixtures.report.tables.scenarios import (
@@ -90,6 +91,31 @@ class SharedText:
 def render_report(findings: Findings, plots: Sequence[Plot] = ()) -> str:
     """The page. plots: pictures for browsers that run no scripts."""
     return render_page("report.html", page_values(findings, plots), findings=findings)
+
+
+def render_runs(runs: Runs) -> str:
+    """The page of several runs."""
+    are_few, table = len(runs.runs) <= MOST_SHOWN, runs.table
+    charts = tuple(runs_charts(runs.runs)) if are_few else ()
+    terms = glossary(table.names, runs.runs[0].findings.metrics)
+    page = {
+        "title": runs.title,
+        "footnotes": tuple(notes(runs.runs)),
+        "glossary": tuple(terms.values()),
+        "figures": figures_of(charts),
+    }
+    shown = table.with_columns((0, *range(2, len(table.columns))))
+    return render_page(
+        "runs.html",
+        page,
+        runs=runs,
+        chips=chips_of(run.findings.run for run in runs.runs),
+        charts=charts,
+        answers=None if are_few else PageTable("What to use where", answers_table(runs)),
+        agreement=[PageTable(one.title, one.table, one.note) for one in runs.agreement],
+        main=PageTable("The variants by machine and model", shown, terms=terms),
+        about=PageTable("Where the runs come from", about_table(runs.runs)),
+    )
 
 
 def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any]:

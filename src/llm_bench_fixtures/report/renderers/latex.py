@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
+from llm_bench_fixtures.report.runs import Runs
 from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
 from llm_bench_fixtures.report.words.measured import describe_headline, listed
@@ -53,6 +54,11 @@ def render_latex(findings: Findings) -> str:
     """A `table` with a caption and a label, in the order of the run's variants."""
     caption = caption_of([findings.run.provenance], describe_headline(findings))
     return latex_table(_narrow(findings), caption, _what_ran(findings))
+
+
+def render_runs_latex(runs: Runs) -> str:
+    """The table of several runs with its legend."""
+    return latex_table(runs.table, caption_of([run.findings.run.provenance for run in runs.runs], runs.workload))
 
 
 def caption_of(origins: Sequence[Provenance], workload: str) -> str:
