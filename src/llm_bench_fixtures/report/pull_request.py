@@ -15,6 +15,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table
 from llm_bench_fixtures.report.renderers.markdown import (
+    bold,
     bullets,
     comment,
     escape,
@@ -46,14 +47,9 @@ def _lines(findings: Findings) -> Iterator[str]:
     changes = findings.changes
     yield from (f"## Text generation of {escape(findings.run.provenance.model)}", "")
     yield from (escape(findings.header).replace("\\|", "|"), "")
-    if findings.noisy:
-        yield from (f"> **{escape(findings.noisy)}**", "")
-    for line in findings.answer.lines:
-        yield from (f"**{escape(line)}**", "")
-    if changes is not None:
-        yield from (f"**{escape(changes.sentence)}**", "")
-    for warning in findings.warnings:
-        yield from (f"> **{escape(warning)}**", "")
+    yield from bold(filter(None, [findings.noisy]), "> ")
+    yield from bold([*findings.answer.lines, *([changes.sentence] if changes else [])])
+    yield from bold(findings.warnings, "> ")
     yield from (escape(headline_sentence(findings)), "", *explained_table(short_table(findings)))
     if changes is not None:
         yield from folded(f"What changed against {changes.name}", _changes(changes))
@@ -128,9 +124,8 @@ def _runs_lines(runs: Runs) -> Iterator[str]:
     yield from ("## Text generation by machine and model", "")
     if runs.common:
         yield from (f"All of {escape(runs.common)}.", "")
-    for warning in runs.noisy:
-        yield from (f"> **{escape(warning)}**", "")
-    yield from (f"**{escape(runs.sentence)}**", "")
+    yield from bold(runs.noisy, "> ")
+    yield from bold([runs.sentence])
     if runs.ranks:
         yield from (escape(runs.ranks.sentence), "")
     if runs.workload:

@@ -83,6 +83,12 @@ def bullets(sentences: Iterable[str]) -> Iterator[str]:
     return (f"- {escape(sentence)}" for sentence in sentences)
 
 
+def bold(sentences: Iterable[str], before: str = "") -> Iterator[str]:
+    """A paragraph for each."""
+    for sentence in sentences:
+        yield from (f"{before}**{escape(sentence)}**", "")
+
+
 def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
     """The lines, shown to who clicks on the title. Nothing where there are none."""
     content = list(lines)
