@@ -40,7 +40,7 @@ from llm_bench_fixtures.results.folder import (
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
-from llm_bench_fixtures.writing import naming_unwritable, new_folder, replacing, write_whole
+from llm_bench_fixtures.writing import naming_unwritable, new_folder, write_whole
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.report.judged.changes import Changes
@@ -232,7 +232,7 @@ class _Report(Attempts):
     def write(self) -> None:
         if not (self.has_results or isinstance(self.run, PooledRun)):
             self.attempt(RESULTS_FILE, self._write_results)
-        self.attempt(TABLE_FILE, self._write_table)
+        self.write_text(TABLE_FILE, lambda: for_csv(run_table(self.run), IDENTITY).to_csv(index=False))
         found = self.findings = self.findings or self._find()
         if found is None:
             return
@@ -256,10 +256,6 @@ class _Report(Attempts):
         except Exception as error:  # a bug of ours, which may cost the report but not the run
             self.problems.append(f"There is no report but {RESULTS_FILE}: {reason_of(error)}")
             return None
-
-    def _write_table(self) -> None:
-        with replacing(self.folder / TABLE_FILE, follows=False) as scratch:
-            for_csv(run_table(self.run), IDENTITY).to_csv(scratch, index=False, errors="replace")
 
     def _write_page(self, findings: Findings, plots: list[Plot]) -> None:
         write_whole(self.folder / PAGE_FILE, render_report(findings, plots), follows=False)
