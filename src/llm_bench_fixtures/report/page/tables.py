@@ -14,7 +14,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, SHORT, of_tasks, variants_table, what_ran
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
-from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone, flip_cells
+from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.tables.variants import MEETS
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
@@ -175,8 +175,7 @@ def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
 
 def _each_way(variant: VariantResult) -> str:
     """Answers lost and gained, a line each with its interval; empty where none was compared."""
-    found = flip_cells(variant)
-    named = {"lost": found["flips_lost"], "gained": found["flips_gained"]}
+    named = {way: Cell.flips(variant, f"flips_{way}") for way in ("lost", "gained")}
     shown = ((way, cell) for way, cell in named.items() if not cell.is_missing)
     return "\n".join(f"{cell.value:.0f} {way} ({spread(cell)})" for way, cell in shown)
 

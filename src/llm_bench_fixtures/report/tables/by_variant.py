@@ -26,14 +26,11 @@ from llm_bench_fixtures.report.tables.table import (
     Cell,
     Column,
     Figures,
+    Ratio,
     Section,
     Table,
     Tone,
-    flip_cells,
-    headline_speedup,
     odd_ratios,
-    perplexity_change,
-    table_by_variant,
 )
 from llm_bench_fixtures.report.words.measured import describe_prompts, listed, pooled_lengths, title_of
 from llm_bench_fixtures.results.formatting import Notation, count
@@ -91,19 +88,17 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     """
     shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
     what = {one.id: Cell(what_ran(findings, one)) for one in variants}
-    table = table_by_variant(variants, [Figures(Column(WHAT_RAN), what), *shown])
+    table = Table.by_variant(variants, [Figures(Column(WHAT_RAN), what), *shown])
     kept = (*ESSENTIAL, *of_tasks(findings))
     columns = tuple(
         column if column.name in kept else replace(column, droppable=DROPPABLE.get(column.name, len(NEEDED) + 1))
         for column in table.columns
     )
     rows = ratio_rows(findings, {one.column.name: one for one in shown})
-    return replace(table, columns=columns, notes=odd_ratios(rows, *ratio_words(findings)))
+    return replace(table, columns=columns, notes=tuple(odd_ratios(rows, *ratio_words(findings))))
 
 
-def ratio_rows(
-    findings: Findings, figures: Mapping[str, Figures], where: str = ""
-) -> Iterator[tuple[str, Cell, Cell, Cell]]:
+def ratio_rows(findings: Findings, figures: Mapping[str, Figures], where: str = "") -> Iterator[Ratio]:
     """Rows for `odd_ratios`. Figures of other workloads than the headline's have marks of their own.
 
     figures: by column. where: the words that follow the variants' ids.
@@ -155,7 +150,7 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
     yield replace(peaks, column=replace(peaks.column, name="peak"))
     yield _perplexities(findings)
     yield from (_figures(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
-    flips = {one.id: flip_cells(one)["flips"] for one in run.loaded}
+    flips = {one.id: Cell.flips(one) for one in run.loaded}
     yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
     yield from task_figures(findings)
     yield from (_figures(metric, findings) for metric in findings.added)
@@ -172,7 +167,7 @@ def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | Non
         if metric.name == "latency_s":
             cell = Cell.latency(record)
         elif metric.name == "speedup":
-            cell = headline_speedup(record, findings)
+            cell = Cell.headline_speedup(record, findings)
         else:
             cell = Cell.of_metric(metric, record, one)
         is_the_variants = cell == Cell.of_metric(metric, _bare(one), one)
@@ -224,7 +219,7 @@ def _perplexities(findings: Findings) -> Figures:
     run, metric = findings.run, findings.metrics["perplexity"]
     cells = {}
     for one in run.loaded:
-        change = perplexity_change(one)
+        change = Cell.perplexity_change(one)
         own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
         cells[one.id] = own if change.is_missing else change
     column = replace(Column.of(metric), error_is="one standard error of the perplexity's change")
@@ -257,7 +252,7 @@ def task_sections(findings: Findings) -> Iterator[Section]:
         items = count(task.of, "item") if task.items == task.of else f"{task.items:,} of {count(task.of, 'item')}"
         version = f", version {task.version}" if task.version else ""
         note = f"By lm-evaluation-harness {task.harness}: {items}, {task.shots}-shot{version}."
-        yield Section(f"Task {task.name}", table_by_variant(asked, figures), note)
+        yield Section(f"Task {task.name}", Table.by_variant(asked, figures), note)
 
 
 def _of_task(

@@ -18,6 +18,7 @@ from llm_bench_fixtures.report.tables.table import (
     WHAT_RAN,
     Cell,
     Column,
+    Ratio,
     Section,
     Table,
     Tone,
@@ -90,9 +91,8 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
             continue  # threads have a table of their own
         records = [record for record in run.records if record.scenario == scenario.name and record.workload is not None]
         if records:
-            yield Section(
-                title_of(scenario), _table(findings, records, _columns_of(scenario, findings)), scenario=scenario.name
-            )
+            table = _table(findings, records, _columns_of(scenario, findings))
+            yield Section(title_of(scenario), table, scenario=scenario.name)
 
 
 def means_sections(findings: Findings) -> Iterator[Section]:
@@ -155,44 +155,33 @@ def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:
 def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metric]) -> Table:
     """Rows by case, the variants of each case together. The speed-up has a column where any of the records was measured
     in blocks."""
-    cases = list(dict.fromkeys(record.case for record in records))
-    ordered = sorted(records, key=lambda record: cases.index(record.case))
+    cases = grouped(records, lambda record: record.case)
+    found = [one for them in cases.values() for one in _in_shared_rounds(them)]
     has_speedups = any(record.reference_s for record in records)
     words = tuple(map(Column, (CASE, VARIANT, WHAT_RAN)))
     figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(Column.of, metrics))
-    of_case = grouped(ordered, lambda one: one.case)
-    shown = [one for them in of_case.values() for one in _in_shared_rounds(them)]
-    rows = tuple(
-        tuple(_row(findings, record, one, metrics, has_speedups=has_speedups))
-        for record, one in zip(ordered, shown, strict=True)
-    )
-    notes = _odd_ratios(findings, ordered, shown) if has_speedups else ()
-    table = Table((*words, *figures, Column("remarks")), rows, notes)
+    rows = tuple(tuple(_row(findings, *one, metrics, has_speedups=has_speedups)) for one in found)
+    notes = odd_ratios(_ratios(findings.run.reference, found) if has_speedups else ())
+    table = Table((*words, *figures, Column("remarks")), rows, tuple(notes))
     return table.with_columns(range(1, len(table.columns))) if len(cases) == 1 else table
 
 
-def _in_shared_rounds(case: Sequence[Record]) -> list[Record]:
-    """The records of a case, in their order, each in the rounds that all with its workload shared."""
+def _in_shared_rounds(case: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """The records of a case, in their order, each followed by itself in the rounds that all with its workload shared,
+    whose figures are shown."""
     shown = {
         one.test: one
         for them in grouped(case, lambda one: one.digest).values()
         for one in in_shared_rounds({one.test: one for one in them}).values()
     }
-    return [shown[one.test] for one in case]
+    return [(one, shown[one.test]) for one in case]
 
 
-def _odd_ratios(findings: Findings, records: Sequence[Record], shown: Sequence[Record]) -> tuple[str, ...]:
-    """shown: the records in the rounds whose latencies are shown."""
-    of_reference = {one.case: Cell.latency(one) for one in shown if one.variant == findings.run.reference}
-    return odd_ratios(
-        (
-            f"{one.variant} ({one.case})" if one.case else one.variant,
-            of_reference.get(one.case, Cell()),
-            Cell.latency(in_part),
-            Cell.times(record_speedup(one)),
-        )
-        for one, in_part in zip(records, shown, strict=True)
-    )
+def _ratios(reference: str, found: Sequence[tuple[Record, Record]]) -> Iterator[Ratio]:
+    of_reference = {shown.case: Cell.latency(shown) for _, shown in found if shown.variant == reference}
+    for one, shown in found:
+        name = f"{one.variant} ({one.case})" if one.case else one.variant
+        yield name, of_reference.get(one.case, Cell()), Cell.latency(shown), Cell.times(record_speedup(one))
 
 
 def _row(
@@ -205,9 +194,7 @@ def _row(
     if has_speedups:
         yield Cell.times(record_speedup(record))
     yield from (Cell.of_metric(metric, shown, variant) for metric in metrics)
-    remarks = [*findings.flags[record.test]]
-    if record.status is not Status.MEASURED:
-        remarks.insert(0, f"{record.status}: {first_line(record.reason)}")
-    elif record.reason:
-        remarks.append(first_line(record.reason))
-    yield Cell("; ".join(remarks))
+    reason, flags = first_line(record.reason), findings.flags[record.test]
+    is_measured = record.status is Status.MEASURED
+    remarks = (*flags, reason) if is_measured else (f"{record.status}: {reason}", *flags)
+    yield Cell("; ".join(filter(None, remarks)))

@@ -3,9 +3,10 @@ like, renderers decide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SIZES, Notation, common_unit, notation_of
@@ -18,7 +19,7 @@ VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables h
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
 ALIKE = "≈"  # before a figure of a near-lossless variant, in the page
 ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
-NEXT_TO_EACH_OTHER, OF_ALL_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
+NEXT_TO_EACH_OTHER, OF_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
 MOST_NAMED = 4  # rows, in a sentence
 FLIP_METRICS = ("flips", "flips_lost", "flips_gained")
 
@@ -75,6 +76,31 @@ class Cell:
     def times(cls, found: Speedup | None) -> Cell:
         """A ratio with its 95 % interval."""
         return cls(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES) if found else cls()
+
+    @classmethod
+    def headline_speedup(cls, record: Record | None, seen: Evidence) -> Cell:
+        """The speed-up over the reference; the ratio of the medians where the two were measured in separate runs."""
+        found, reference = seen.speedup(record) if record else None, seen.reference
+        if record is None or reference is None or found is not None:
+            return cls.times(found)
+        if record.reference_s or record.workload != reference.workload:
+            return cls()
+        return cls(value=reference.median_s / record.median_s, notation=Notation.TIMES)
+
+    @classmethod
+    def perplexity_change(cls, variant: VariantResult) -> Cell:
+        """The perplexity's change against the reference's, with its standard error."""
+        quality = variant.quality
+        return cls(value=quality.get("ppl_ratio"), error=quality.get("ppl_ratio_error"), notation=Notation.CHANGE)
+
+    @classmethod
+    def flips(cls, variant: VariantResult, name: str = "flips") -> Cell:
+        """Answers lost and gained, or what the name says of them, with the 95 % interval of their share."""
+        quality, items = variant.quality, round(variant.quality.get("choice_items", 0))
+        if not items or "flips" not in quality:
+            return cls()
+        ways = FLIP_METRICS[1:] if name == "flips" else (name,)
+        return cls.counted(sum(round(quality.get(way, 0.0)) for way in ways), items)
 
     @classmethod
     def counted(cls, number: int, items: int) -> Cell:
@@ -136,6 +162,8 @@ class Column:
         return self.metric is not None and self.metric.name.endswith("_error")
 
 
+Ratio: TypeAlias = tuple[str, Cell, Cell, Cell]
+"""A name with the reference's latency, the own one and the speed-up, which may differ from their ratio."""
 LATENCY = Column("latency", Notation.SECONDS, error_is="half the distance between the quartiles of the latency")
 SPEEDUP = Column("speed-up", Notation.TIMES)
 
@@ -153,6 +181,12 @@ class Table:
         right = frozenset(numeric)
         columns = (Column(name, Notation.TEXT if place in right else None) for place, name in enumerate(header))
         return cls(tuple(columns), tuple(tuple(map(Cell, row)) for row in rows))
+
+    @classmethod
+    def by_variant(cls, variants: Iterable[VariantResult], figures: Sequence[Figures]) -> Table:
+        """A row a variant."""
+        rows = ((Cell(one.id), *(column.cells.get(one.id, Cell()) for column in figures)) for one in variants)
+        return cls((Column(VARIANT), *(one.column for one in figures)), tuple(rows))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -195,51 +229,17 @@ class Figures:
         return any(not cell.is_missing for cell in self.cells.values())
 
 
-def table_by_variant(variants: Iterable[VariantResult], figures: Sequence[Figures]) -> Table:
-    rows = ((Cell(one.id), *(column.cells.get(one.id, Cell()) for column in figures)) for one in variants)
-    return Table((Column(VARIANT), *(one.column for one in figures)), tuple(rows))
-
-
-def headline_speedup(record: Record | None, seen: Evidence) -> Cell:
-    """The speed-up over the reference; the ratio of the medians where the two were measured in separate runs."""
-    found, reference = seen.speedup(record) if record else None, seen.reference
-    if found is not None:
-        return Cell.times(found)
-    if record is None or reference is None or record.reference_s or record.workload != reference.workload:
-        return Cell()
-    return Cell(value=reference.median_s / record.median_s, notation=Notation.TIMES)
-
-
-def odd_ratios(
-    rows: Iterable[tuple[str, Cell, Cell, Cell]], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ALL_ROUNDS
-) -> tuple[str, ...]:
+def odd_ratios(rows: Iterable[Ratio], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ROUNDS) -> Iterator[str]:
     """A clause on the speed-ups whose interval doesn't hold the ratio of the latencies that stand next to them.
 
-    rows: a name, the reference's latency, the own latency and the speed-up of each. is_what: what the speed-up is.
-    are_what: what the latencies are.
+    is_what: what the speed-up is. are_what: what the latencies are.
     """
-    odd = [name for name, *cells in rows if _is_odd(*cells)]
-    whose = ", ".join(odd) if len(odd) <= MOST_NAMED else f"{len(odd)} rows"
-    why = f"{whose}: the speed-up {is_what}, the latencies are {are_what}, so their ratio differs"
-    return (why,) if odd else ()
+    if odd := [name for name, *cells in rows if _is_odd(*cells)]:
+        whose = ", ".join(odd) if len(odd) <= MOST_NAMED else f"{len(odd)} rows"
+        yield f"{whose}: the speed-up {is_what}, the latencies are {are_what}, so their ratio differs"
 
 
 def _is_odd(reference: Cell, own: Cell, found: Cell) -> bool:
     if not reference.value or not own.value or found.low is None or found.high is None or found.low == found.high:
         return False
     return not found.low <= reference.value / own.value <= found.high
-
-
-def perplexity_change(variant: VariantResult) -> Cell:
-    """The perplexity's change against the reference's, with its standard error."""
-    quality = variant.quality
-    return Cell(value=quality.get("ppl_ratio"), error=quality.get("ppl_ratio_error"), notation=Notation.CHANGE)
-
-
-def flip_cells(variant: VariantResult) -> dict[str, Cell]:
-    """Cells by metric: all flips, the answers lost and those gained, with the 95 % intervals of their shares."""
-    quality, items = variant.quality, round(variant.quality.get("choice_items", 0))
-    if not items or "flips" not in quality:
-        return {name: Cell() for name in FLIP_METRICS}
-    ways = {name: round(quality.get(name, 0.0)) for name in FLIP_METRICS[1:]}
-    return {name: Cell.counted(number, items) for name, number in {FLIP_METRICS[0]: sum(ways.values()), **ways}.items()}

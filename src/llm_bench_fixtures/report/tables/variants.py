@@ -22,9 +22,6 @@ from llm_bench_fixtures.report.tables.table import (
     Section,
     Table,
     Tone,
-    flip_cells,
-    headline_speedup,
-    table_by_variant,
 )
 from llm_bench_fixtures.report.words.measured import describe_workload, headline_sentence
 from llm_bench_fixtures.report.words.quality import need_sentence
@@ -153,7 +150,7 @@ def _is_of_the_corpus(run: Run, metric: Metric) -> bool:
 def _table(findings: Findings, figures: Sequence[Figures]) -> Table | None:
     """A row a variant that loaded; columns in which no variant has a value are left out. None where none is left."""
     filled = [one for one in figures if one.has_values]
-    return table_by_variant(findings.run.loaded, filled) if filled else None
+    return Table.by_variant(findings.run.loaded, filled) if filled else None
 
 
 def _stability(record: Record) -> Cell:
@@ -166,10 +163,10 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     asked = _asked(run)
     if asked:
-        figures = [_choice_figures(METRIC_BY_NAME[name], asked) for name in SHOWN_OF_CHOICES]
+        figures = [_choice_figures(name, asked) for name in SHOWN_OF_CHOICES]
         flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
         note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
-        yield Section("Multiple choice", table_by_variant(asked, figures), note)
+        yield Section("Multiple choice", Table.by_variant(asked, figures), note)
 
 
 def choice_footnotes(run: Run) -> Iterator[str]:
@@ -195,10 +192,11 @@ def _asked(run: Run) -> list[VariantResult]:
     return [variant for variant in run.variants if variant.quality.get("choice_items")]
 
 
-def _choice_figures(metric: Metric, asked: Sequence[VariantResult]) -> Figures:
+def _choice_figures(name: str, asked: Sequence[VariantResult]) -> Figures:
     """Flips with their intervals, all else as it is."""
-    own = {one.id: flip_cells(one).get(metric.name, Cell(value=one.quality.get(metric.name))) for one in asked}
-    return Figures(Column.of(metric), own)
+    are_flips = name in FLIP_METRICS
+    own = {one.id: Cell.flips(one, name) if are_flips else Cell(value=one.quality.get(name)) for one in asked}
+    return Figures(Column.of(METRIC_BY_NAME[name]), own)
 
 
 MEETS = "meets it"  # the name of the column
@@ -211,14 +209,14 @@ def need_sections(findings: Findings) -> Iterator[Section]:
     if meeting.ran and not need.is_of_quality:
         note = need_sentence(meeting)
         variants = filter(None, map(findings.run.variant, meeting.ran))
-        yield Section("Who meets the need", table_by_variant(variants, list(_figures(meeting, findings))), note)
+        yield Section("Who meets the need", Table.by_variant(variants, list(_figures(meeting, findings))), note)
 
 
 def _figures(meeting: Meeting, findings: Findings) -> Iterator[Figures]:
     standings = meeting.standings
     words = {"yes": meeting.meets, "perhaps": meeting.may, "not known": meeting.unknown, "no": meeting.fails}
     yield Figures(Column(MEETS), {name: Cell(word) for word, names in words.items() for name in names})
-    speedups = {name: headline_speedup(standings.records.get(name), findings) for name in meeting.ran}
+    speedups = {name: Cell.headline_speedup(standings.records.get(name), findings) for name in meeting.ran}
     yield Figures(Column("speed-up", Notation.TIMES), speedups)
     for place, metric in enumerate(standings.applied.values()):
         found = {name: standings.judged[name][place] for name in meeting.ran}

@@ -17,7 +17,7 @@ from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, 
 from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.table import headline_speedup
+from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.report.words import quality
 from llm_bench_fixtures.report.words.measured import describe_prompts, headline_prompts, listed, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits, with_unit
@@ -344,7 +344,7 @@ def _costs(pick: Pick, seen: Evidence) -> Iterator[str]:
 
 
 def _speed(name: str, seen: Evidence) -> Iterator[str]:
-    found = headline_speedup(seen.common.get(name), seen)
+    found = Cell.headline_speedup(seen.common.get(name), seen)
     if found.value is not None and seen.reference is not None:  # one round has no interval
         yield f"{text(found)} as fast as {seen.run.reference}"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Meeting, Standings, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import figure, text
-from llm_bench_fixtures.report.tables.table import flip_cells, perplexity_change
+from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.report.words.measured import describe_prompts, listed
 from llm_bench_fixtures.results.formatting import (
     count,
@@ -46,7 +46,7 @@ def _with_agreement(variant: VariantResult) -> str:
 
 def _flips_of_all(variants: Sequence[VariantResult]) -> str:
     """The least and the most of the variants that were asked."""
-    cells = [flip_cells(one)["flips"] for one in variants]
+    cells = [Cell.flips(one) for one in variants]
     found = [round(cell.value) for cell in cells if cell.value is not None]
     if not found:
         return ""
@@ -59,7 +59,7 @@ def _next_to_perplexity(variant: VariantResult) -> Iterator[str]:
     """Further measures against the reference: the agreement on the likeliest token, and answers that flip."""
     if QualityMeasure.TOP1_AGREEMENT in variant.quality:
         yield f"top-1 {format_share(variant.quality[QualityMeasure.TOP1_AGREEMENT])}"
-    flips = flip_cells(variant)["flips"]
+    flips = Cell.flips(variant)
     if not flips.is_missing:
         yield f"flips {figure(flips)}"
 
@@ -84,7 +84,7 @@ def quality_words(run: Run, identifier: str) -> str:
         return f"{NOT_MEASURED}{note}"
     if other is None:
         return f"perplexity {five_digits(own)}, and the reference has none"
-    change = text(perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
+    change = text(Cell.perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
     words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
     return f"near-lossless ({words})" if is_near_lossless(variant) else words
 
@@ -189,7 +189,7 @@ def _lacks_quality(variant: VariantResult, standings: Standings) -> bool:
 def _figure(one: Judged, variant: VariantResult) -> str:
     """The figure, with its error and the limit."""
     if one.metric.name == QualityMeasure.PPL_RATIO:
-        return f"perplexity {text(perplexity_change(variant))}, limit {one.limit.change_in_words}"
+        return f"perplexity {text(Cell.perplexity_change(variant))}, limit {one.limit.change_in_words}"
     if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
         return f"top-1 agreement {format_share(one.value or 0.0)}, limit {one.limit.bound_in_words}"
     low, high = (one.spread.low, one.spread.high) if one.spread else (None, None)
