@@ -36,7 +36,7 @@ from llm_bench_fixtures.report.words.measured import describe_prompts, listed, p
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.metrics.tasks import CHANGE_ERROR, GAINED, LOST, value_name
-from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.record import Record, VariantResult
 
 BATCHED = "batched"
 FLIPS = "flips"
@@ -156,7 +156,7 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
     yield from (_figures(metric, findings) for metric in findings.added)
 
 
-def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
+def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone | None] | None = None) -> Figures:
     """Figures of a metric in one unit, with what is known of latencies and speed-ups next to the value. A variant that
     was not measured on the headline's workload has the values on another, with a mark."""
     cells = dict(metric_figures(metric, findings).cells)
@@ -177,19 +177,18 @@ def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | Non
     return Figures(column.in_one_unit(cells.values()), _toned(cells, tones or {}))
 
 
-def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> dict[str, Cell]:
+def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone | None]) -> dict[str, Cell]:
     return {name: replace(cell, tone=tones.get(name)) for name, cell in cells.items()}
 
 
-def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone]:
+def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone | None]:
     """Tones of the variants that are faster or slower than the reference's record by a difference that this run can
     show."""
     reference = records.get(seen.run.reference)
     if reference is None:
         return {}
     gains = {name: seen.gain(one, reference) for name, one in records.items() if not seen.ran_the_reference(name)}
-    faster = {name: Tone.BETTER for name, gain in gains.items() if gain.is_faster}
-    return faster | {name: Tone.WORSE for name, gain in gains.items() if gain.is_slower}
+    return {name: Tone.of(is_better=gain.is_faster, is_worse=gain.is_slower) for name, gain in gains.items()}
 
 
 def _batched(findings: Findings) -> Figures:
@@ -205,7 +204,7 @@ def _batched(findings: Findings) -> Figures:
     return Figures(column, _toned(cells, _speed_tones(findings, findings.largest_batch)))
 
 
-def _memory_tones(seen: Evidence, metric: str) -> dict[str, Tone]:
+def _memory_tones(seen: Evidence, metric: str) -> Mapping[str, Tone]:
     peaks = peaks_of(seen, metric)
     reference = peaks.get(seen.run.reference)
     if reference is None:
@@ -215,7 +214,8 @@ def _memory_tones(seen: Evidence, metric: str) -> dict[str, Tone]:
 
 
 def _perplexities(findings: Findings) -> Figures:
-    """The reference's perplexity and the others' change, which all are sorted by."""
+    """The reference's perplexity and the others' change, which all are sorted by. It has a tone where a variant is not
+    near-lossless, and its whole interval is on one side of the reference's."""
     run, metric = findings.run, findings.metrics["perplexity"]
     cells = {}
     for one in run.loaded:
@@ -223,17 +223,9 @@ def _perplexities(findings: Findings) -> Figures:
         own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
         cells[one.id] = own if change.is_missing else change
     column = replace(Column.of(metric), error_is="one standard error of the perplexity's change")
-    return Figures(column, _toned(cells, _quality_tones(run)))
-
-
-def _quality_tones(run: Run) -> dict[str, Tone]:
-    """Tones of the variants that are not near-lossless, and whose whole interval is on one side of the reference's."""
-    tones = {}
-    for variant in run.variants:
-        found = interval_of(variant, QualityMeasure.PPL_RATIO)
-        if found is not None and not is_near_lossless(variant) and not found.low <= 1 <= found.high:
-            tones[variant.id] = Tone.WORSE if found.low > 1 else Tone.BETTER
-    return tones
+    known = {one.id: interval_of(one, QualityMeasure.PPL_RATIO) for one in run.loaded if not is_near_lossless(one)}
+    tones = {name: Tone.of(is_better=one.high < 1, is_worse=one.low > 1) for name, one in known.items() if one}
+    return Figures(column, _toned(cells, tones))
 
 
 def task_figures(findings: Findings) -> Iterator[Figures]:

@@ -261,7 +261,10 @@ def thread_sections(found: Sequence[InThreads], default: int) -> Iterator[Sectio
     rows: list[tuple[Cell, ...]] = []
     for name, swept in grouped(found, lambda one: one.over.variant).items():
         rows.append((Cell(name), Cell(value=default), Cell.latency(swept[0].over), Cell("default")))
-        rows += ((Cell(name), Cell(value=one.threads), Cell.latency(one.of), _thread_speedup(one)) for one in swept)
+        for one in swept:
+            tone = Tone.of(is_better=one.is_better, is_worse=one.is_worse)
+            over_default = replace(Cell.times(one.found), tone=tone)
+            rows.append((Cell(name), Cell(value=one.threads), Cell.latency(one.of), over_default))
     if rows:
         note = f"{describe_workload(found[0].over)}. By default each variant computes in {count(default, 'thread')}."
         yield Section("Threads", Table((Column(VARIANT), THREADS, LATENCY, OVER_DEFAULT), tuple(rows)), f"On {note}")
@@ -292,9 +295,3 @@ def _setting(run: Run, name: str) -> str:
     variant = run.variant(name)
     backend = BACKENDS.get(variant.backend) if variant else None
     return backend.threads_setting if backend else "its number of threads"
-
-
-def _thread_speedup(one: InThreads) -> Cell:
-    """The speed-up, marked where it is shown to be better or worse."""
-    tone = Tone.BETTER if one.is_better else Tone.WORSE if one.is_worse else None
-    return replace(Cell.times(one.found), tone=tone)

@@ -79,7 +79,7 @@ def _speedup_or_latency(record: Record | None, findings: Findings) -> Cell:
     found = None if record.variant == findings.run.reference else record_speedup(record)
     if found is None:
         return Cell(value=record.median_s, notation=Notation.SECONDS)
-    tone = Tone.BETTER if found.is_faster else Tone.WORSE if found.is_slower else None
+    tone = Tone.of(is_better=found.is_faster, is_worse=found.is_slower)
     return replace(Cell.times(found), tone=None if findings.ran_the_reference(record.variant) else tone)
 
 

@@ -32,6 +32,10 @@ class Tone(StrEnum):
     SAME = "same"
     ALIKE = "near-lossless"
 
+    @classmethod
+    def of(cls, *, is_better: bool, is_worse: bool) -> Tone | None:
+        return cls.BETTER if is_better else cls.WORSE if is_worse else None
+
 
 @dataclass(frozen=True)
 class Cell:
