@@ -118,17 +118,12 @@ class RunPlace:
 
 
 @dataclass(frozen=True)
-class RunBeside:
+class RunBeside(RunPlace):
     """One of several runs, or several that are pooled."""
 
-    place: RunPlace
     findings: Findings
     left_out: Mapping[Aspect, str]
     """Why these are not comparable with the first run's."""
-
-    @property
-    def label(self) -> str:
-        return self.place.label
 
     @property
     def parts(self) -> tuple[Run, ...]:
@@ -189,7 +184,7 @@ class Runs:
     @cached_property
     def ranks(self) -> Ranks | None:
         """The order of the variants by machine."""
-        return ranks_of([(run.place.what, run.place.machine, run.findings) for run in self.runs])
+        return ranks_of([(run.what, run.machine, run.findings) for run in self.runs])
 
     @property
     def agreement(self) -> Iterator[Section]:
@@ -257,7 +252,7 @@ def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = (), places: S
     for place, one in zip(places, found, strict=False):
         firsts.setdefault(place.what, one)
     runs = (
-        RunBeside(place, one, obstacles(firsts.get(place.what, found[0]), one))
+        RunBeside(**vars(place), findings=one, left_out=obstacles(firsts.get(place.what, found[0]), one))
         for place, one in zip(places or _places_of(found), found, strict=True)
     )
     return Runs(tuple(runs), tuple(unreadable))
@@ -350,8 +345,7 @@ def notes(runs: Sequence[RunBeside]) -> Iterator[str]:
 def _pooling(run: RunBeside, runs: Sequence[RunBeside]) -> Iterator[str]:
     if run.findings.agreement is not None:
         yield agreement_sentence(run.findings.agreement)
-    here = run.place.machine, run.place.what
-    alike = next(one for one in runs if (one.place.machine, one.place.what) == here)
+    alike = next(one for one in runs if (one.machine, one.what) == (run.machine, run.what))
     if alike is not run:
         reasons = "; ".join(why_runs_apart(alike.findings.run, run.findings.run))
         yield f"not pooled with {alike.label}: {reasons}."

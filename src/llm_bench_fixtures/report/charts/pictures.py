@@ -68,8 +68,7 @@ def pictures(findings: Findings) -> Iterator[spec.Picture]:
     """Pictures that the run has data for."""
     where = findings.run.provenance
     for name, title, part, charts in _drawn(findings):
-        found = tuple(chart for chart in charts if chart is not None)
-        if found:
+        if found := tuple(filter(None, charts)):
             yield spec.Picture(name, title, part, found, f"{where.model}, {where.hardware}. {_notes(found)}")
 
 

@@ -50,21 +50,20 @@ def looks_of(run: Run) -> dict[str, spec.Look]:
     looks = {}
     for variant in run.variants:
         colour = colours[variant.backend]
-        place = met[colour]
+        looks[variant.id] = _look(colour, met[colour], met[colour])
         met[colour] += 1
-        marker, sign = MARKERS[place % len(MARKERS)]
-        looks[variant.id] = spec.Look(colour, marker, sign, DASHES[place % len(DASHES)])
     return looks
 
 
 def numbered_looks(names: Iterable[str]) -> dict[str, spec.Look]:
     """Looks by name for what has no backend, such as several runs, or the lines of a history. names: each once."""
     colours = (*COLOURS.values(), *OTHER_COLOURS)
-    looks = {}
-    for place, name in enumerate(names):
-        dash = DASHES[place // len(colours) % len(DASHES)]
-        looks[name] = spec.Look(colours[place % len(colours)], *MARKERS[place % len(MARKERS)], dash)
-    return looks
+    return {name: _look(colours[at % len(colours)], at, at // len(colours)) for at, name in enumerate(names)}
+
+
+def _look(colour: str, marker: int, dash: int) -> spec.Look:
+    """marker, dash: their numbers, in which they begin anew."""
+    return spec.Look(colour, *MARKERS[marker % len(MARKERS)], DASHES[dash % len(DASHES)])
 
 
 def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | None:
@@ -196,9 +195,8 @@ def runs_charts(runs: Sequence[RunBeside]) -> Iterator[spec.Chart]:
 
 def _estimates(run: RunBeside, metric: Metric) -> dict[str, spec.Estimate]:
     """Estimates by variant."""
-    findings = run.findings
-    found = {name: estimate_of(findings.run, record, metric) for name, record in findings.common.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    records = run.findings.common.items()
+    return {name: one for name, record in records if (one := estimate_of(run.findings.run, record, metric))}
 
 
 def _metric_chart(
