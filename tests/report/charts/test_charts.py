@@ -13,11 +13,10 @@ from page_runs import FLOPS_PER_S, PEAKS, READ_BYTES_PER_S, chart_findings, char
 from run_factory import full_run, make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.report.charts.machine import own_roof, phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.plotly import escaped, hover, plotly_json
 from llm_bench_fixtures.report.charts.spec import LEAST_GAP, Chart, apart
-from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import COLOURS, looks_of, sweep_charts
+from llm_bench_fixtures.report.charts.whole_run import own_roof, phases_chart, roofline_chart, tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run

@@ -25,8 +25,8 @@ from llm_bench_fixtures.report.charts.draw import DASHES, MARKERS, STYLE, draw, 
 from llm_bench_fixtures.report.charts.pictures import pictures, write_plots
 from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.spec import Plot
-from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import looks_of
+from llm_bench_fixtures.report.charts.whole_run import tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run

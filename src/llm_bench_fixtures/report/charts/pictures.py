@@ -12,8 +12,6 @@ from llm_bench_fixtures.answer.peaks import memory_metric
 from llm_bench_fixtures.answer.standings import NEAR
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.draw import draw, drawing
-from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
-from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import (
     LATENCY,
     SPEEDUP,
@@ -24,6 +22,7 @@ from llm_bench_fixtures.report.charts.variants import (
     perplexity_change,
     sweep_charts,
 )
+from llm_bench_fixtures.report.charts.whole_run import phases_chart, roofline_chart, tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
 from llm_bench_fixtures.report.words.measured import describe_workload

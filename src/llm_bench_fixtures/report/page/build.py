@@ -14,11 +14,10 @@ from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.measure.equivalence import first_divergence
 from llm_bench_fixtures.report.about import facts, footnotes, repeat_command
 from llm_bench_fixtures.report.agreement import agreement_sections, in_utc
-from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Plot
-from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import SWEEPS, runs_charts, sweep_charts
+from llm_bench_fixtures.report.charts.whole_run import phases_chart, roofline_chart, tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
 from llm_bench_fixtures.report.judged.changes import Changes
