@@ -10,7 +10,7 @@ from shown_table import header, rows
 
 from llm_bench_fixtures.measure.memory import MemoryMethod, MemoryPeak
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.tables.variants import device_sections
+from llm_bench_fixtures.report.tables.on_request import device_sections
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts
 from llm_bench_fixtures.session.recording import _memory_facts

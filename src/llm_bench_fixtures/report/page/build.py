@@ -37,7 +37,7 @@ from llm_bench_fixtures.report.page.tables import (
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.runs import MOST_SHOWN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.report.tables.by_variant import SHORT
-from llm_bench_fixtures.report.tables.on_request import fit_sections, load_sections, thread_sections
+from llm_bench_fixtures.report.tables.on_request import sections_on_request
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
     not_asked_sentence,
@@ -56,13 +56,7 @@ from llm_bench_fixtures.report.tables.table import (
     Table,
     Tone,
 )
-from llm_bench_fixtures.report.tables.variants import (
-    device_sections,
-    equivalence_sections,
-    need_sections,
-    summary_section,
-    variant_sections,
-)
+from llm_bench_fixtures.report.tables.variants import need_sections, summary_section, variant_sections
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.text import printable
 
@@ -166,11 +160,7 @@ def all_sections(findings: Findings) -> Iterator[Section]:
     yield from means_sections(findings)
     yield from variant_sections(findings)
     yield from scenario_sections(findings)
-    yield from thread_sections(findings.threads, findings.run.provenance.threads)
-    yield from load_sections(findings.run)
-    yield from device_sections(findings)
-    yield from fit_sections(findings.run)
-    yield from equivalence_sections(findings.run)
+    yield from sections_on_request(findings, findings.threads)
 
 
 def _plots_of(scenario: str, plots: Sequence[Plot]) -> tuple[Plot, ...]:

@@ -1,5 +1,5 @@
 """Tables of what is measured or predicted where it is asked for, and what follows in sentences: what fits in a memory,
-servers under load, and the sweep over numbers of threads.
+servers under load, the sweep over numbers of threads, layers on several devices, and whether texts stay the same.
 
 What each variant was predicted to take stands next to what was measured, before the largest workloads that follow.
 """
@@ -11,16 +11,18 @@ from dataclasses import replace
 from itertools import takewhile
 from operator import attrgetter
 
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import OWN, SUPPORTING
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.threads import InThreads
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.grouping import grouped
+from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.models.needs import PROCESS_BYTES, SPARE, Parts, RoundSize
 from llm_bench_fixtures.report.tables.table import LATENCY, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.words.measured import describe_workload, times_words
-from llm_bench_fixtures.results.formatting import Notation, count, format_bytes, format_seconds, format_share
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_bytes, format_seconds, format_share
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.workloads import CacheKind
@@ -60,7 +62,30 @@ LOAD_NOTE = (
     "requests answered within the limits; those that failed are not. Drain: until the last answer, after the load. "
     "Cached: of the prompts' tokens, from the server's cache."
 )
+IN_SUM = "all"
+DEVICE_COLUMNS = (
+    Column(VARIANT),
+    Column("device"),
+    Column("weights", Notation.BYTES),
+    Column("peak memory", Notation.BYTES),
+    Column("reads weights at", Notation.NUMBER, unit="GB/s", size=1e9),
+)
+DEVICE_NOTE = (
+    "Peak memory of a CUDA device is what torch had allocated there; the sum is of peaks that need not be at the same "
+    "time. Weights that lie where nothing computes are fetched for each use; all of them once, one device after the "
+    "other, are read at the rate in the last row, which MBU and the roofline TTFT and TPOT go by. The roofline chart's "
+    "slope is the rate of the first device that computes."
+)
 THREADS, OVER_DEFAULT = Column("threads", Notation.COUNT), Column("over the default", Notation.TIMES)
+
+
+def sections_on_request(seen: Evidence, threads: Sequence[InThreads]) -> Iterator[Section]:
+    """All of them. threads: the sweep over threads."""
+    yield from thread_sections(threads, seen.run.provenance.threads)
+    yield from load_sections(seen.run)
+    yield from device_sections(seen)
+    yield from fit_sections(seen.run)
+    yield from equivalence_sections(seen.run)
 
 
 def fit_sections(run: Run) -> Iterator[Section]:
@@ -295,3 +320,40 @@ def _setting(run: Run, name: str) -> str:
     variant = run.variant(name)
     backend = BACKENDS.get(variant.backend) if variant else None
     return backend.threads_setting if backend else "its number of threads"
+
+
+def device_sections(seen: Evidence) -> Iterator[Section]:
+    """A row for each device that a variant's layers lie on, and one for all; nothing where nobody asked to spread
+    them."""
+    spread = [variant for variant in seen.run.loaded if variant.weight_bytes_by_device]
+    rows = [row for variant in spread for row in _device_rows(variant, seen.common.get(variant.id))]
+    if rows:
+        yield Section("Weights, memory and bandwidth by device", Table(DEVICE_COLUMNS, tuple(rows)), DEVICE_NOTE)
+
+
+def _device_rows(variant: VariantResult, record: Record | None) -> Iterator[tuple[Cell, ...]]:
+    memory, sizes, rates = record and record.memory, variant.weight_bytes_by_device, variant.read_bytes_per_s_by_device
+    peaks = {"cpu": memory.own_bytes, **memory.cuda_by_device} if memory else {}
+    for place in dict.fromkeys((*sizes, *peaks)):
+        shown = sizes.get(place, 0), peaks.get(place), rates.get(place)
+        yield (Cell(variant.id), Cell(place), *(Cell(value=value) for value in shown))
+    total = variant.weight_bytes, sum(peaks.values()) if peaks else None, variant.read_bytes_per_s
+    yield (Cell(variant.id), Cell(IN_SUM), *(Cell(value=value) for value in total))
+
+
+def equivalence_sections(run: Run) -> Iterator[Section]:
+    """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
+    variants = [variant for variant in run.variants if variant.equivalence]
+    if variants:
+        modes = list(dict.fromkeys(found.mode for variant in variants for found in variant.equivalence))
+        rows = [(variant.id, *(_mode_cell(variant, mode) for mode in modes)) for variant in variants]
+        note = (
+            "Each mode is compared with a prompt alone, unpadded, with the usual cache. A tie: they differ within the "
+            "tolerance of the variant's arithmetic."
+        )
+        yield Section("Same text however it is run", Table.of_texts((VARIANT, *map(str, modes)), rows), note)
+
+
+def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
+    found = [found for found in variant.equivalence if found.mode is mode]
+    return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING

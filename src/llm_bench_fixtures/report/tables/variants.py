@@ -9,23 +9,12 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.need import Standing
 from llm_bench_fixtures.answer.standings import Judged, Meeting
-from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import metric_figures, task_sections, variants_table
-from llm_bench_fixtures.report.tables.table import (
-    FLIP_METRICS,
-    SUMMARY,
-    VARIANT,
-    Cell,
-    Column,
-    Figures,
-    Section,
-    Table,
-    Tone,
-)
+from llm_bench_fixtures.report.tables.table import FLIP_METRICS, SUMMARY, Cell, Column, Figures, Section, Table, Tone
 from llm_bench_fixtures.report.words.measured import describe_workload, headline_sentence
 from llm_bench_fixtures.report.words.quality import need_sentence
-from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
+from llm_bench_fixtures.results.formatting import Notation, count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.quality import OF_CHOICES
 from llm_bench_fixtures.results.metrics.tasks import task_metrics
@@ -62,59 +51,6 @@ def variant_sections(findings: Findings) -> Iterator[Section]:
     yield from _quality_section(findings)
     yield from choice_sections(findings)
     yield from task_sections(findings)
-
-
-IN_SUM = "all"
-DEVICE_COLUMNS = (
-    Column(VARIANT),
-    Column("device"),
-    Column("weights", Notation.BYTES),
-    Column("peak memory", Notation.BYTES),
-    Column("reads weights at", Notation.NUMBER, unit="GB/s", size=1e9),
-)
-DEVICE_NOTE = (
-    "Peak memory of a CUDA device is what torch had allocated there; the sum is of peaks that need not be at the same "
-    "time. Weights that lie where nothing computes are fetched for each use; all of them once, one device after the "
-    "other, are read at the rate in the last row, which MBU and the roofline TTFT and TPOT go by. The roofline chart's "
-    "slope is the rate of the first device that computes."
-)
-
-
-def device_sections(findings: Findings) -> Iterator[Section]:
-    """A row for each device that a variant's layers lie on, and one for all; nothing where nobody asked to spread
-    them."""
-    spread = [variant for variant in findings.run.loaded if variant.weight_bytes_by_device]
-    rows = [row for variant in spread for row in _device_rows(variant, findings.common.get(variant.id))]
-    if rows:
-        yield Section("Weights, memory and bandwidth by device", Table(DEVICE_COLUMNS, tuple(rows)), DEVICE_NOTE)
-
-
-def _device_rows(variant: VariantResult, record: Record | None) -> Iterator[tuple[Cell, ...]]:
-    memory, sizes, rates = record and record.memory, variant.weight_bytes_by_device, variant.read_bytes_per_s_by_device
-    peaks = {"cpu": memory.own_bytes, **memory.cuda_by_device} if memory else {}
-    for place in dict.fromkeys((*sizes, *peaks)):
-        shown = sizes.get(place, 0), peaks.get(place), rates.get(place)
-        yield (Cell(variant.id), Cell(place), *(Cell(value=value) for value in shown))
-    total = variant.weight_bytes, sum(peaks.values()) if peaks else None, variant.read_bytes_per_s
-    yield (Cell(variant.id), Cell(IN_SUM), *(Cell(value=value) for value in total))
-
-
-def equivalence_sections(run: Run) -> Iterator[Section]:
-    """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
-    variants = [variant for variant in run.variants if variant.equivalence]
-    if variants:
-        modes = list(dict.fromkeys(found.mode for variant in variants for found in variant.equivalence))
-        rows = [(variant.id, *(_mode_cell(variant, mode) for mode in modes)) for variant in variants]
-        note = (
-            "Each mode is compared with a prompt alone, unpadded, with the usual cache. A tie: they differ within the "
-            "tolerance of the variant's arithmetic."
-        )
-        yield Section("Same text however it is run", Table.of_texts((VARIANT, *map(str, modes)), rows), note)
-
-
-def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
-    found = [found for found in variant.equivalence if found.mode is mode]
-    return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING
 
 
 def _quality_section(findings: Findings) -> Iterator[Section]:
