@@ -23,8 +23,8 @@ from llm_bench_fixtures.report.about import facts, footnotes
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findings_of
 from llm_bench_fixtures.report.page.build import all_sections, page_values
 from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.by_variant import summary_section
 from llm_bench_fixtures.report.tables.table import LATENCY, Cell, Column, Section
-from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry

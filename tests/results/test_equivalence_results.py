@@ -11,7 +11,7 @@ from shown_table import header, rows
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import all_sections
-from llm_bench_fixtures.report.tables.variants import summary_section
+from llm_bench_fixtures.report.tables.by_variant import summary_section
 from llm_bench_fixtures.report.words.measured import variant_flags
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.metrics import registry

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.variants import choice_footnotes
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.results.formatting import count, three_digits
+from llm_bench_fixtures.results.formatting import count, format_share, three_digits
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, Session
+from llm_bench_fixtures.statistics.spread import exact_interval
 from llm_bench_fixtures.text import printable
 
 OWN = "llm-bench-fixtures"
@@ -33,21 +33,18 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
             for dtype, rate in provenance.matmul_flops_per_s.items()
         )
         yield "Limits, measured", f"memory {three_digits(provenance.read_bytes_per_s / 1e9)} GB/s, {rates}"
-    if provenance.energy:
-        yield "Energy", provenance.energy
-    if provenance.isolated:
-        yield "Isolation", "each variant in a process of its own"
-    if provenance.attention:
-        yield "Attention", f"{provenance.attention}, as asked for"
-    if provenance.prompts:
-        yield "Own prompts", provenance.prompts
-    if provenance.chat:
-        quality = "" if provenance.prompts else "; quality is of plain text"
-        yield "Prompts", f"turns in the model's chat template, whose tokens count{quality}"
-    if provenance.need or provenance.want:
-        yield "Asked for", "; ".join(filter(None, (provenance.need, provenance.want)))
+    quality = "" if provenance.prompts else "; quality is of plain text"
+    dirty = ", with uncommitted changes" if provenance.dirty else ""
+    where_known = {
+        "Energy": provenance.energy,
+        "Isolation": "each variant in a process of its own" if provenance.isolated else "",
+        "Attention": f"{provenance.attention}, as asked for" if provenance.attention else "",
+        "Own prompts": provenance.prompts,
+        "Prompts": f"turns in the model's chat template, whose tokens count{quality}" if provenance.chat else "",
+        "Asked for": "; ".join(filter(None, (provenance.need, provenance.want))),
+    }
+    yield from ((name, fact) for name, fact in where_known.items() if fact)
     if provenance.commit:
-        dirty = ", with uncommitted changes" if provenance.dirty else ""
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"
     if isinstance(run, PooledRun):
         yield "Runs", "; ".join(f"{one.source}, started {one.provenance.started}" for one in run.runs)
@@ -80,7 +77,7 @@ def footnotes(findings: Findings) -> Iterator[str]:
     if not run.provenance.random_weights:
         yield f"Quality is over the {run.provenance.corpus}."
         yield "A change of the perplexity is given ± its standard error, from paired differences of the tokens."
-    yield from choice_footnotes(run)
+    yield from _choice_footnotes(run)
     if any(record.memory and record.memory.method == MemoryMethod.SAMPLED for record in run.records):
         yield f"The resident memory was {MemoryMethod.SAMPLED}: a shorter peak may have escaped."
     work = [record.work for record in run.records if record.work]
@@ -98,6 +95,22 @@ def footnotes(findings: Findings) -> Iterator[str]:
         f"{name} {seconds:.1f} s" for name, seconds in sorted(run.phase_s.items(), key=lambda item: -item[1]) if seconds
     )
     yield f"The session{'s' * bool(run.earlier)} took {run.session_s:.0f} s: {phases}."
+
+
+def _choice_footnotes(run: Run) -> Iterator[str]:
+    """What a flip is, and which shares of flips so few questions can't tell from none."""
+    asked = [variant.quality for variant in run.variants if variant.quality.get("choice_items")]
+    if any("flips" in quality for quality in asked):
+        yield (
+            "A flip is an answer that turned from right to wrong, or from wrong to right. Where the two cancel out, "
+            "the share of right answers hides them. The interval is Clopper and Pearson's, for questions like these."
+        )
+        items = int(max(quality["choice_items"] for quality in asked))
+        yield (
+            f"No flip in {count(items, 'question')} rules out only shares above "
+            f"{format_share(exact_interval(0, items)[1])}. Unsure answers flip easily, so flips say little about a "
+            "model that does hardly better than guessing."
+        )
 
 
 def noise_footnote(findings: Findings) -> str:

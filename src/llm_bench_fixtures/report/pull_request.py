@@ -24,11 +24,10 @@ from llm_bench_fixtures.report.renderers.markdown import (
     markdown_table,
 )
 from llm_bench_fixtures.report.runs import Runs, about_table, notes
-from llm_bench_fixtures.report.tables.by_variant import short_table
+from llm_bench_fixtures.report.tables.by_variant import need_sections, short_table
 from llm_bench_fixtures.report.tables.on_request import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table
-from llm_bench_fixtures.report.tables.variants import need_sections
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import headline_sentence, speedup_footnotes
 from llm_bench_fixtures.results.formatting import Notation, count

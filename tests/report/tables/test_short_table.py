@@ -10,9 +10,8 @@ from shown_table import by_column, header, rows
 
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.renderers.figures import legend, text
-from llm_bench_fixtures.report.tables.by_variant import variants_table
+from llm_bench_fixtures.report.tables.by_variant import summary_section, variants_table
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
-from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, SECOND_SIZES, Notation, common_unit
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run

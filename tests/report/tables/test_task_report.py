@@ -14,9 +14,8 @@ from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.page.tables import summary_table
 from llm_bench_fixtures.report.renderers.columns import fitting
 from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.tables.by_variant import short_table, variants_table
+from llm_bench_fixtures.report.tables.by_variant import short_table, summary_section, variants_table
 from llm_bench_fixtures.report.tables.table import Section
-from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.results.metrics import registry
 
 NAME, PERPLEXITY = "task_quiz_acc", "task_quiz_word_perplexity"

@@ -25,7 +25,7 @@ from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import SPEED, estimate_of, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import head, texts
-from llm_bench_fixtures.report.tables.variants import summary_section
+from llm_bench_fixtures.report.tables.by_variant import summary_section
 from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes, format_seconds, format_share, three_digits

@@ -36,7 +36,7 @@ from llm_bench_fixtures.report.page.tables import (
 )
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.runs import MOST_SHOWN, Runs, about_table, answers_table, notes
-from llm_bench_fixtures.report.tables.by_variant import SHORT
+from llm_bench_fixtures.report.tables.by_variant import SHORT, need_sections, summary_section, variant_sections
 from llm_bench_fixtures.report.tables.on_request import sections_on_request
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
@@ -56,7 +56,6 @@ from llm_bench_fixtures.report.tables.table import (
     Table,
     Tone,
 )
-from llm_bench_fixtures.report.tables.variants import need_sections, summary_section, variant_sections
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.text import printable
 

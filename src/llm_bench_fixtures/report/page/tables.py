@@ -12,10 +12,9 @@ from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
-from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, SHORT, of_tasks, variants_table, what_ran
+from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, MEETS, SHORT, of_tasks, variants_table, what_ran
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone
-from llm_bench_fixtures.report.tables.variants import MEETS
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.record import Run, VariantResult
