@@ -26,7 +26,7 @@ from llm_bench_fixtures.report.words.measured import (
     noise_warning,
     variant_flags,
 )
-from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
+from llm_bench_fixtures.report.words.takeaways import decode_sentences, takeaways
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.metrics.tasks import with_tasks
@@ -119,7 +119,7 @@ def findings_of(
         metrics=with_tasks(metrics, run.provenance.tasks),
         added=tuple(added_metrics(run, metrics)),
         header=_header(run),
-        decode=decode_sentence(evidence),
+        decode=next(decode_sentences(evidence), ""),
         noisy=noise_warning(evidence),
         warnings=(*_warnings(whole, so_far), *(agreement_warnings(agreement) if agreement else ())),
         answer=answer_of(evidence, need),

@@ -17,10 +17,9 @@ from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Judgement, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import Tone
-from llm_bench_fixtures.report.words.measured import title_of
+from llm_bench_fixtures.report.words.measured import scenarios_of, title_of
 from llm_bench_fixtures.results.formatting import MINUS, MISSING, count, format_bytes, format_change, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Force, Kind, Metric, Unit
-from llm_bench_fixtures.results.record import Scenario
 from llm_bench_fixtures.text import printable
 
 TONES = dict.fromkeys(BETTER, Tone.BETTER) | dict.fromkeys(WORSE, Tone.WORSE)
@@ -87,14 +86,13 @@ def rows_of(comparison: Comparison) -> tuple[JudgedRow, ...]:
     """One row for each value that a rule is on."""
     run = comparison.head
     records = {record.test: record for record in run.records}
-    scenarios = {scenario.name: scenario for scenario in run.scenarios}
+    scenarios = scenarios_of(run)
     backends = {variant.id: variant.backend for variant in run.variants}
 
     def row(one: Judgement) -> JudgedRow:
         record = records.get(one.subject)
         variant = record.variant if record else one.subject
-        scenario = scenarios.get(record.scenario, Scenario(record.scenario)) if record else None
-        place = ": ".join(filter(None, (title_of(scenario), record.case))) if scenario and record else ""
+        place = ": ".join(filter(None, (title_of(scenarios[record.scenario]), record.case))) if record else ""
         return JudgedRow(
             variant=printable(variant),
             metric=one.metric,

@@ -22,17 +22,10 @@ LEAST_TEXT = 8  # cells to which a column of texts may be cut
 
 Paint = Callable[[str, Tone], str]
 """Gives a cell the colour of its tone."""
-
-
 COLOURS = {Tone.BETTER: "green", Tone.WORSE: "red"}
 
 
-def plain(text: str, _: Tone) -> str:
-    """The text without any colour."""
-    return text
-
-
-def columns(table: Table, width: int = 0, paint: Paint = plain) -> Iterator[str]:
+def columns(table: Table, width: int = 0, paint: Paint | None = None) -> Iterator[str]:
     """The lines of a table: the columns that have a value, with a rule below the header.
 
     If the table is wider than `width` character cells, its droppable columns are left out. If the others don't fit
@@ -128,22 +121,19 @@ def title_line(title: str, width: int) -> str:
     return center(clip(f" {title} ", 0, width), width, "=")
 
 
-def _lines(shown: Sequence[_Shown], paint: Paint) -> Iterator[str]:
+def _lines(shown: Sequence[_Shown], paint: Paint | None) -> Iterator[str]:
     for index, cells in enumerate(zip(*(_cells(one, paint) for one in shown), strict=True)):
         yield (" " * GAP).join(cells).rstrip()
         if index == 0:
             yield "-" * _total(shown)
 
 
-def _cells(one: _Shown, paint: Paint) -> Iterator[str]:
+def _cells(one: _Shown, paint: Paint | None) -> Iterator[str]:
     align = rjust if one.column.is_numeric else ljust
     for cell, tone in zip(one.texts, one.tones, strict=True):
-        aligned = align(_cut(cell, one.width), one.width)
-        yield paint(aligned, tone) if tone else aligned
-
-
-def _cut(text: str, width: int) -> str:
-    return text if width_of(text) <= width else f"{clip(text, 0, width - 1)}…"
+        shown = cell if width_of(cell) <= one.width else f"{clip(cell, 0, one.width - 1)}…"
+        aligned = align(shown, one.width)
+        yield paint(aligned, tone) if paint and tone else aligned
 
 
 def _total(shown: Sequence[_Shown]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.columns import Paint, columns, fitting, plain, title_line, wrapped
+from llm_bench_fixtures.report.renderers.columns import Paint, columns, fitting, title_line, wrapped
 from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.tables.by_variant import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
@@ -15,7 +15,7 @@ from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
 
 
-def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint = plain) -> Iterator[str]:
+def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint | None = None) -> Iterator[str]:
     """Lines of at most `width` cells, none of which is a command to a CI runner.
 
     folder: where the page is, if there is one. paint: colours the cells that are better or worse than the reference's.
@@ -30,7 +30,7 @@ def lines_so_far(findings: Findings, width: int) -> Iterator[str]:
     return map(without_commands, _paragraphs(said, width, indent="  "))
 
 
-def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) -> Iterator[str]:
+def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint | None) -> Iterator[str]:
     yield ""
     yield title_line(printable(f"llm-bench: {findings.run.provenance.model}"), width)
     yield from _paragraphs(filter(None, [findings.header, findings.noisy, *findings.warnings]), width)
@@ -65,7 +65,7 @@ def _list(sentences: Iterable[str], width: int) -> Iterator[str]:
         yield from ("", *lines)
 
 
-def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
+def _table(findings: Findings, width: int, paint: Paint | None) -> Iterator[str]:
     """The variants that loaded; below them what has no room in the table, and why the others didn't run."""
     yield from _paragraphs([headline_sentence(findings, ":")], width)
     variants = findings.run.variants

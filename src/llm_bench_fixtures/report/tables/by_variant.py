@@ -20,7 +20,6 @@ from llm_bench_fixtures.answer.standings import Judged, Meeting, is_near_lossles
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.scenarios import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
     ELSEWHERE,
     FLIP_METRICS,
@@ -44,6 +43,7 @@ from llm_bench_fixtures.report.words.measured import (
     headline_sentence,
     listed,
     pooled_lengths,
+    scenarios_of,
     title_of,
 )
 from llm_bench_fixtures.report.words.quality import need_sentence

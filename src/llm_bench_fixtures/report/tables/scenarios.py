@@ -24,7 +24,7 @@ from llm_bench_fixtures.report.tables.table import (
     Tone,
     odd_ratios,
 )
-from llm_bench_fixtures.report.words.measured import title_of
+from llm_bench_fixtures.report.words.measured import scenarios_of, title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
@@ -32,12 +32,6 @@ from llm_bench_fixtures.results.speedup import record_speedup
 
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
 CASE = "case"
-
-
-def scenarios_of(run: Run) -> dict[str, Scenario]:
-    """Scenarios by name: those that the run names, in its order; then any others that records are of."""
-    named = {one.name: one for one in run.scenarios}
-    return named | {one.scenario: Scenario(one.scenario) for one in run.records if one.scenario not in named}
 
 
 @dataclass(frozen=True)

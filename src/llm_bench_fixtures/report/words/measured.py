@@ -119,6 +119,12 @@ def added_metrics(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:
     return [metric for metric in metrics.values() if metric.name in present - OWN_METRICS]
 
 
+def scenarios_of(run: Run) -> dict[str, Scenario]:
+    """Scenarios by name: those that the run names, in its order; then any others that records are of."""
+    named = {one.name: one for one in run.scenarios}
+    return named | {one.scenario: Scenario(one.scenario) for one in run.records if one.scenario not in named}
+
+
 def title_of(scenario: Scenario) -> str:
     """Title from the scenario's marker, else made of its name."""
     return scenario.title or scenario.name.replace("_", " ").capitalize()

@@ -19,7 +19,7 @@ from llm_bench_fixtures.results.record import Record, Run
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
     """Takeaways that this run can support, the most useful first, and what its rounds are too few to tell."""
-    sources = (_fast_tokens, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    sources = (_fast_tokens, _contention, _batch, decode_sentences, _cache, _padding, _prompt_length, _too_few_rounds)
     told = (sentence for source in sources for sentence in source(seen))
     return (*fit_sentences(seen.run), *load_sentences(seen.run), *told)
 
@@ -63,11 +63,6 @@ def _batch(seen: Evidence) -> Iterator[str]:
         yield f"{gives}: batching costs throughput here."
     else:
         yield f"Batching: no gain in {best.of.variant}'s throughput beyond the noise of {_noise(seen)}."
-
-
-def _decode(seen: Evidence) -> Iterator[str]:
-    if sentence := decode_sentence(seen):
-        yield sentence
 
 
 def _cache(seen: Evidence) -> Iterator[str]:
@@ -127,22 +122,23 @@ def _noise(seen: Evidence) -> str:
     return f"{seen.noise.percent:.0f} %"
 
 
-def decode_sentence(seen: Evidence) -> str:
-    """How near the reference's decode comes to the memory's bandwidth; empty where that wasn't measured."""
+def decode_sentences(seen: Evidence) -> Iterator[str]:
+    """How near the reference's decode comes to the memory's bandwidth; nothing where that wasn't measured."""
     record, variant = seen.reference, seen.run.variant(seen.run.reference)
     if record is None or variant is None:
-        return ""
+        return
     share, roofline_s = roofline.mbu(record, variant), roofline.roofline_tpot_s(record, variant)
     if share is None or roofline_s is None:
-        return ""
+        return
     if share > 1:
-        return (
+        yield (
             f"Decode of {record.variant} reads faster than this machine was measured to read memory: its weights may "
             "stay in the processor's cache, or the machine was busy when its limits were measured."
         )
-    least = "no less than " if roofline.decode_may_read_more(record) else ""
-    per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
-    return (
-        f"Decode of {record.variant} runs at {least}{format_share(share)} of this machine's memory bandwidth; the "
-        f"roofline is {format_seconds(roofline_s)} {per}."
-    )
+    else:
+        least = "no less than " if roofline.decode_may_read_more(record) else ""
+        per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
+        yield (
+            f"Decode of {record.variant} runs at {least}{format_share(share)} of this machine's memory bandwidth; the "
+            f"roofline is {format_seconds(roofline_s)} {per}."
+        )
