@@ -19,13 +19,7 @@ from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_wa
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.tables.on_request import thread_sentences
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
-from llm_bench_fixtures.report.words.measured import (
-    added_metrics,
-    flags,
-    instrumentation_sentences,
-    noise_warning,
-    variant_flags,
-)
+from llm_bench_fixtures.report.words.measured import added_metrics, flags, noise_warning, timing_costs, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentences, takeaways
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Metric
@@ -131,7 +125,7 @@ def findings_of(
         flags={record.test: tuple(flags(run, record)) for record in run.records},
         variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},
         skipped_or_failed=tuple(_skipped_or_failed(whole)),
-        instrumentation=tuple(instrumentation_sentences(run)),
+        instrumentation=tuple(timing_costs(run)),
         threads=threads,
         changes=changes,
         agreement=agreement,

@@ -27,9 +27,9 @@ from llm_bench_fixtures.report.agreement import (
 )
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns, ratio_rows, ratio_words
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, odd_ratios
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table
 from llm_bench_fixtures.report.words.answer import Recommendation
-from llm_bench_fixtures.report.words.measured import describe_headline, describe_workload, times_words
+from llm_bench_fixtures.report.words.measured import describe_headline, describe_workload, odd_ratios, times_words
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run

@@ -12,7 +12,7 @@ from run_factory import absent_variant, make_provenance, make_record, make_run, 
 from llm_bench_fixtures.report.about import repeat_command
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import SharedText, prompt_texts
-from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
+from llm_bench_fixtures.report.tables.scenarios import absent_texts
 from llm_bench_fixtures.results.metrics import registry
 
 
@@ -33,17 +33,17 @@ def test_variants_that_wrote_the_same_stand_together_and_the_reference_first() -
 def test_who_wrote_no_text_is_named_with_the_reason() -> None:
     """The text's scenario has four variants; fp16 and fp64 ran, but not in it, and fp8 was skipped in it alone."""
     run = chart_run()
-    assert not_asked_sentence(run) == ""
+    assert absent_texts(run) == ""
     more = replace(
         run,
         variants=(*run.variants, *map(make_variant, ("fp16", "fp64", "fp8"))),
         records=(*run.records, skipped_record("fp8", "too small", scenario="quantization")),
     )
-    assert not_asked_sentence(more) == (
+    assert absent_texts(more) == (
         "Without a text here: fp16, fp64, because the texts are those of “Quantization”, which was not run on them; "
         "fp8, skipped there: too small."
     )
-    assert not_asked_sentence(make_run([make_record()])) == ""
+    assert absent_texts(make_run([make_record()])) == ""
 
 
 def test_a_text_is_cut_at_the_first_character_that_differs() -> None:

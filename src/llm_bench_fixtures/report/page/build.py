@@ -27,35 +27,22 @@ from llm_bench_fixtures.report.page.tables import (
     PageTable,
     Term,
     chips_of,
+    explained,
     glossary,
     heat_rows,
     summary_table,
-    unranked,
-    without,
-    without_zeros,
 )
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.runs import MOST_SHOWN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.report.tables.by_variant import SHORT, need_sections, summary_section, variant_sections
 from llm_bench_fixtures.report.tables.on_request import sections_on_request
 from llm_bench_fixtures.report.tables.scenarios import (
+    absent_texts,
     means_sections,
-    not_asked_sentence,
     scenario_of_texts,
     scenario_sections,
 )
-from llm_bench_fixtures.report.tables.table import (
-    ALIKE,
-    MACHINE,
-    SUMMARY,
-    VARIANT,
-    WHAT_RAN,
-    Cell,
-    Column,
-    Section,
-    Table,
-    Tone,
-)
+from llm_bench_fixtures.report.tables.table import ALIKE, MACHINE, SUMMARY, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.text import printable
 
@@ -138,11 +125,11 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "machine": machine,
         "machine_plots": _plots_of(MACHINE, plots),
         "machine_note": "" if findings.decode in findings.takeaways else findings.decode,
-        "agreement": [_explained(run, section, terms) for section in agreement_sections(findings)],
+        "agreement": [explained(run, section, terms) for section in agreement_sections(findings)],
         "texts": prompt_texts(run),
-        "texts_note": not_asked_sentence(run),
+        "texts_note": absent_texts(run),
         "scenarios": [(section.scenario, section.title) for section in sections if section.scenario],
-        "sections": [_explained(run, section, terms, beneath) for section in (summary, *sections)],
+        "sections": [explained(run, section, terms, beneath) for section in (summary, *sections)],
         "facts": [fact for fact in facts(run) if fact[0] != COMMAND],
         "command": repeat_command(run),
         "footnotes": list(footnotes(findings)),
@@ -164,15 +151,6 @@ def all_sections(findings: Findings) -> Iterator[Section]:
 
 def _plots_of(scenario: str, plots: Sequence[Plot]) -> tuple[Plot, ...]:
     return tuple(plot for plot in plots if plot.scenario == scenario)
-
-
-def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: Sequence[Plot] = ()) -> PageTable:
-    """The section's table as the page shows it. plots: the pictures that stand beneath tables."""
-    shown = without_zeros(section.table)
-    if section.scenario:
-        shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
-    own = _plots_of(section.scenario, plots)
-    return PageTable(section.title, unranked(shown, run), section.note, section.scenario, terms, plots=own)
 
 
 def prompt_texts(run: Run) -> dict[str, tuple[SharedText, ...]]:

@@ -159,6 +159,15 @@ def _shared_rank(column: Column, cells: Mapping[str, Cell], reference: str) -> f
     return keys.get(reference, best(keys.values(), default=None))
 
 
+def explained(run: Run, section: Section, terms: Mapping[str, Term], plots: Iterable[Plot] = ()) -> PageTable:
+    """The section's table as the page shows it. plots: the pictures that stand beneath tables."""
+    shown = without_zeros(section.table)
+    if section.scenario:
+        shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
+    own = tuple(plot for plot in plots if plot.scenario == section.scenario)
+    return PageTable(section.title, unranked(shown, run), section.note, section.scenario, terms, plots=own)
+
+
 def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
     """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id. The whole
     table is folded further below."""

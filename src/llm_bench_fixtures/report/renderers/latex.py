@@ -21,30 +21,17 @@ EN_DASH = "–"
 MOST_NAMED = 3  # models, and machines
 LAST_LATIN = 0x17F  # last of the characters that LaTeX sets with its own fonts
 _LIGATURE = re.compile(r"-(?=-)|,(?=,)|[?!](?=\\textasciigrave)")
+_NAMED = {
+    "\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater", "|": "bar", '"': "quotedbl",
+    "`": "asciigrave", "“": "quotedblleft", "”": "quotedblright", "'": "quotesingle", "µ": "mu", "μ": "mu",
+}  # fmt: skip
+_MATHS = {"±": r"\pm", "−": "-", "→": r"\rightarrow", "×": r"\times", "≈": r"\approx", "≤": r"\leq", "≥": r"\geq"}
 _SPECIAL = str.maketrans(
     {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
+        **{character: f"\\text{name}{{}}" for character, name in _NAMED.items()},
+        **{character: f"${name}$" for character, name in _MATHS.items()},
         **{character: f"\\{character}" for character in "{}$&#_%"},
-        "`": r"\textasciigrave{}",
-        "“": r"\textquotedblleft{}",
-        "”": r"\textquotedblright{}",
-        "'": r"\textquotesingle{}",
-        "±": r"$\pm$",
-        "−": "$-$",
         "…": r"\ldots{}",
-        "→": r"$\rightarrow$",
-        "×": r"$\times$",
-        "µ": r"\textmu{}",
-        "≈": r"$\approx$",
-        "≤": r"$\leq$",
-        "≥": r"$\geq$",
-        "μ": r"\textmu{}",
         INSTEAD: "?",
     }
 )

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import OWN, in_shared_rounds, scenario_means
 from llm_bench_fixtures.answer.threads import THREADS
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import (
-    LATENCY,
-    SPEEDUP,
-    VARIANT,
-    WHAT_RAN,
-    Cell,
-    Column,
-    Ratio,
-    Section,
-    Table,
-    Tone,
-    odd_ratios,
-)
-from llm_bench_fixtures.report.words.measured import scenarios_of, title_of
+from llm_bench_fixtures.report.tables.table import LATENCY, SPEEDUP, VARIANT, WHAT_RAN, Cell, Column, Section, Table
+from llm_bench_fixtures.report.words.measured import Ratio, odd_ratios, scenarios_of, title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
@@ -73,8 +61,7 @@ def _speedup_or_latency(record: Record | None, findings: Findings) -> Cell:
     found = None if record.variant == findings.run.reference else record_speedup(record)
     if found is None:
         return Cell(value=record.median_s, notation=Notation.SECONDS)
-    tone = Tone.of(is_better=found.is_faster, is_worse=found.is_slower)
-    return replace(Cell.times(found), tone=None if findings.ran_the_reference(record.variant) else tone)
+    return Cell.times(found, is_toned=not findings.ran_the_reference(record.variant))
 
 
 def scenario_sections(findings: Findings) -> Iterator[Section]:
@@ -116,7 +103,7 @@ def scenario_of_texts(run: Run) -> str:
     return next((scenario for scenario in readable if scenario in writers), most)
 
 
-def not_asked_sentence(run: Run) -> str:
+def absent_texts(run: Run) -> str:
     """Which of the variants that ran wrote no text in the scenario whose texts are shown, and why; empty for nobody."""
     shown = scenario_of_texts(run)
     records = {record.variant: record for record in run.records if record.scenario == shown}

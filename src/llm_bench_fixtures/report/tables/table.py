@@ -3,10 +3,9 @@ like, renderers decide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SIZES, Notation, common_unit, notation_of
@@ -19,8 +18,6 @@ VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables h
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
 ALIKE = "≈"  # before a figure of a near-lossless variant, in the page
 ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
-NEXT_TO_EACH_OTHER, OF_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
-MOST_NAMED = 4  # rows, in a sentence
 FLIP_METRICS = ("flips", "flips_lost", "flips_gained")
 
 
@@ -77,9 +74,12 @@ class Cell:
         return cls(value=median, error=(high - low) / 2 if len(record.rounds_s) > 1 else None)
 
     @classmethod
-    def times(cls, found: Speedup | None) -> Cell:
-        """A ratio with its 95 % interval."""
-        return cls(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES) if found else cls()
+    def times(cls, found: Speedup | None, *, is_toned: bool = False) -> Cell:
+        """A ratio with its 95 % interval. is_toned: better or worse where the whole interval is on one side of 1."""
+        if found is None:
+            return cls()
+        tone = Tone.of(is_better=found.is_faster, is_worse=found.is_slower) if is_toned else None
+        return cls(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES, tone=tone)
 
     @classmethod
     def headline_speedup(cls, record: Record | None, seen: Evidence) -> Cell:
@@ -166,8 +166,6 @@ class Column:
         return self.metric is not None and self.metric.name.endswith("_error")
 
 
-Ratio: TypeAlias = tuple[str, Cell, Cell, Cell]
-"""A name with the reference's latency, the own one and the speed-up, which may differ from their ratio."""
 LATENCY = Column("latency", Notation.SECONDS, error_is="half the distance between the quartiles of the latency")
 SPEEDUP = Column("speed-up", Notation.TIMES)
 
@@ -231,19 +229,3 @@ class Figures:
     @property
     def has_values(self) -> bool:
         return any(not cell.is_missing for cell in self.cells.values())
-
-
-def odd_ratios(rows: Iterable[Ratio], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ROUNDS) -> Iterator[str]:
-    """A clause on the speed-ups whose interval doesn't hold the ratio of the latencies that stand next to them.
-
-    is_what: what the speed-up is. are_what: what the latencies are.
-    """
-    if odd := [name for name, *cells in rows if _is_odd(*cells)]:
-        whose = ", ".join(odd) if len(odd) <= MOST_NAMED else f"{len(odd)} rows"
-        yield f"{whose}: the speed-up {is_what}, the latencies are {are_what}, so their ratio differs"
-
-
-def _is_odd(reference: Cell, own: Cell, found: Cell) -> bool:
-    if not reference.value or not own.value or found.low is None or found.high is None or found.low == found.high:
-        return False
-    return not found.low <= reference.value / own.value <= found.high

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import Headline
@@ -24,11 +25,15 @@ from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, Var
 from llm_bench_fixtures.results.speedup import disturbed_pairs
 from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variation, interval, stability
 
+NEXT_TO_EACH_OTHER, OF_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
+MOST_NAMED = 4  # rows, in a sentence
 OWN_METRICS = frozenset(metric.name for metric in METRICS)
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
 SHOWN_DRIFT = 0.05  # a calm machine shows less
 MANY_TOKENS = 4  # times their median prompt
 NEVER_BOUND = "never"
+Ratio: TypeAlias = tuple[str, Cell, Cell, Cell]
+"""A name with the reference's latency, the own one and the speed-up, which may differ from their ratio."""
 
 
 def describe_workload(record: Record) -> str:
@@ -98,7 +103,7 @@ def times_words(ratio: float | None, low: float | None = None, high: float | Non
     return text(Cell(value=ratio, low=low, high=high, notation=Notation.TIMES))
 
 
-def instrumentation_sentences(run: Run) -> Iterator[str]:
+def timing_costs(run: Run) -> Iterator[str]:
     """Cost of taking the tokens' times, of each variant for which that was measured."""
     for variant, ratios in run.instrumentation_ratios.items():
         found = interval(ratios)
@@ -110,6 +115,22 @@ def instrumentation_sentences(run: Run) -> Iterator[str]:
                 f"{format_change(statistics.geometric_mean(ratios))} (95 % interval {format_change(found.low)} to "
                 f"{format_change(found.high)}, {len(ratios)} alternated pairs)."
             )
+
+
+def odd_ratios(rows: Iterable[Ratio], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ROUNDS) -> Iterator[str]:
+    """A clause on the speed-ups whose interval doesn't hold the ratio of the latencies that stand next to them.
+
+    is_what: what the speed-up is. are_what: what the latencies are.
+    """
+    if odd := [name for name, *cells in rows if _is_odd(*cells)]:
+        whose = ", ".join(odd) if len(odd) <= MOST_NAMED else f"{len(odd)} rows"
+        yield f"{whose}: the speed-up {is_what}, the latencies are {are_what}, so their ratio differs"
+
+
+def _is_odd(reference: Cell, own: Cell, found: Cell) -> bool:
+    if not reference.value or not own.value or found.low is None or found.high is None or found.low == found.high:
+        return False
+    return not found.low <= reference.value / own.value <= found.high
 
 
 def added_metrics(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:
