@@ -23,25 +23,12 @@ from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedR
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
 from llm_bench_fixtures.report.page.limits import limit_scales
-from llm_bench_fixtures.report.page.tables import (
-    PageTable,
-    Term,
-    chips_of,
-    explained,
-    glossary,
-    heat_rows,
-    summary_table,
-)
+from llm_bench_fixtures.report.page.tables import PageTable, Term, chips_of, explained, glossary, heatmap, summary_table
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.runs import MOST_SHOWN, Runs, about_table, answers_table, notes
 from llm_bench_fixtures.report.tables.by_variant import SHORT, need_sections, summary_section, variant_sections
 from llm_bench_fixtures.report.tables.on_request import sections_on_request
-from llm_bench_fixtures.report.tables.scenarios import (
-    absent_texts,
-    means_sections,
-    scenario_of_texts,
-    scenario_sections,
-)
+from llm_bench_fixtures.report.tables.scenarios import absent_texts, mean_sections, scenario_of_texts, scenario_sections
 from llm_bench_fixtures.report.tables.table import ALIKE, MACHINE, SUMMARY, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.text import printable
@@ -119,7 +106,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "tradeoff_plots": _plots_of(SUMMARY, plots)[:1],
         "summary": summary_table(findings, terms),
         "summary_note": " ".join([summary.note, tones, *([ALIKE_MEANS] if near_lossless(run) else [])]),
-        "heatmap": heat_rows(findings),
+        "heatmap": heatmap(findings),
         "sweeps": sweeps,
         "sweep_plots": [plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)],
         "machine": machine,
@@ -143,7 +130,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
 def all_sections(findings: Findings) -> Iterator[Section]:
     """Every table but the summary."""
     yield from need_sections(findings)
-    yield from means_sections(findings)
+    yield from mean_sections(findings)
     yield from variant_sections(findings)
     yield from scenario_sections(findings)
     yield from sections_on_request(findings, findings.threads)

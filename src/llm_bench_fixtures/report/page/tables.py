@@ -204,7 +204,7 @@ class HeatCell:
     """Lines for the pointer; empty for none."""
 
 
-def heat_rows(findings: Findings) -> list[tuple[CaseRow, list[HeatCell]]]:
+def heatmap(findings: Findings) -> list[tuple[CaseRow, list[HeatCell]]]:
     """The speed-ups of every case; nothing where no variant has one. The reference has no column: each cell's tip has
     its latency."""
     reference, cases = findings.run.reference, case_rows(findings)

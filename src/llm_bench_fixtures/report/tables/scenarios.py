@@ -76,7 +76,7 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
             yield Section(title_of(scenario), table, scenario=scenario.name)
 
 
-def means_sections(findings: Findings) -> Iterator[Section]:
+def mean_sections(findings: Findings) -> Iterator[Section]:
     """A row a variant, a column a scenario of which several cases were measured in blocks; nothing without any."""
     means = list(scenario_means(findings.run))
     scenarios = scenarios_of(findings.run)
