@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable, run_facts
@@ -13,8 +13,8 @@ from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.history.together import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.agreement import short_machine
-from llm_bench_fixtures.report.tables.table import Table
-from llm_bench_fixtures.results.formatting import MISSING, count, format_change, with_unit
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction, Kind, Metric, Unit
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import encodable, some_of
@@ -22,9 +22,11 @@ from llm_bench_fixtures.text import encodable, some_of
 COMMIT_DIGITS = 8
 DIRTY = "*"
 AUTOSAVED = re.compile(r"(\d+)_[^_]*_\d{8}_\d{6}(_uncommitted-changes)?", re.ASCII)  # as --benchmark-autosave names it
-HEADER = ("run", "started (UTC)", "branch", "commit", "model", "machine", "fingerprint", "state", "measured")
-# Columns that leave a table that is too wide, the highest first.
-DROPPABLE = {"machine": 4, "model": 3, "fingerprint": 2, "measured": 1}
+COLUMNS = (
+    *map(Column, ("run", "started (UTC)", "branch", "commit")),
+    *(Column(name, droppable=place) for name, place in (("model", 3), ("machine", 4), ("fingerprint", 2))),
+    *(Column("state"), Column("measured", Notation.TEXT, droppable=1)),
+)
 MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
 NO_STEP = "No step found."
 ADVICE = "Advice, not a verdict: the runs were measured at different times."
@@ -32,10 +34,7 @@ ADVICE = "Advice, not a verdict: the runs were measured at different times."
 
 def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
     """A row for each run, in their order. runs: each after its file's name."""
-    rows = [_row(run, file) for file, run in runs]
-    table = Table.of_texts(HEADER, rows, {HEADER.index("measured")})
-    columns = (replace(column, droppable=DROPPABLE.get(column.name, 0)) for column in table.columns)
-    return replace(table, columns=tuple(columns))
+    return Table(COLUMNS, tuple(tuple(map(Cell, _row(run, file))) for file, run in runs))
 
 
 def _row(run: Heading, file: str) -> tuple[str, ...]:

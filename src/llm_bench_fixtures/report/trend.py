@@ -149,15 +149,9 @@ def _step_table(group: Group) -> Table | None:
     rows = []
     for step in history.all_steps([group]):
         ranks = (step.ratio, step.before.value, step.after.value)
-        texts = (step.change, *step.levels)
-        rows.append((
-            Cell(step.line.variant),
-            Cell(step.metric.column),
-            *(Cell(text, rank=rank) for text, rank in zip(texts, ranks, strict=True)),
-            Cell(f"{step.before.runs}, {step.after.runs}"),
-            Cell(history.place_of(step.last_before)),
-            Cell(history.place_of(step.first_after)),
-        ))  # fmt: skip
+        figures = (Cell(text, rank=rank) for text, rank in zip((step.change, *step.levels), ranks, strict=True))
+        runs = (f"{step.before.runs}, {step.after.runs}", *map(history.place_of, (step.last_before, step.first_after)))
+        rows.append((Cell(step.line.variant), Cell(step.metric.column), *figures, *map(Cell, runs)))
     columns = (Column(name, Notation.TEXT if place in (2, 3, 4) else None) for place, name in enumerate(names))
     return Table(tuple(columns), tuple(rows)) if rows else None
 
