@@ -327,7 +327,7 @@ def test_an_interrupted_report_ends_as_interrupted(
 
 def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
     """Bug: with $MPLBACKEND=nonsense the import of matplotlib raised, and the report was lost."""
-    program = "from llm_bench_fixtures.report.charts.draw import drawing\nwith drawing():\n    pass\n"
+    program = "from llm_bench_fixtures.report.charts.pictures import drawing\nwith drawing():\n    pass\n"
     environment = {**os.environ, "MPLBACKEND": "nonsense"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 

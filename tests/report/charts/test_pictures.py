@@ -21,8 +21,7 @@ from page_runs import FLOPS_PER_S, PEAKS, READ_BYTES_PER_S, chart_findings, char
 from run_factory import full_run, make_block_record, make_record, make_run, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.report.charts.draw import DASHES, MARKERS, STYLE, draw, drawable
-from llm_bench_fixtures.report.charts.pictures import pictures, write_plots
+from llm_bench_fixtures.report.charts.pictures import DASHES, MARKERS, STYLE, draw, drawable, pictures, write_plots
 from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of

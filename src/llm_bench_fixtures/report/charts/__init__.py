@@ -1,5 +1,4 @@
-"""The charts: each is computed once, as values of `spec`, then drawn by matplotlib (`draw`) or written for plotly.
+"""The charts: each is computed once, as values of `spec`, then drawn by matplotlib (`pictures`) or written for plotly.
 
-`variants` has the looks of variants and their values, `pictures` the files on disk; the others are charts by what they
-show.
+`variants` has the looks of variants, their values and charts of them, `whole_run` a chart each of what a run shows.
 """

@@ -1,4 +1,5 @@
-"""A chart before any format: what it shows, as plain values. `plotly` writes any chart, `draw` any without a legend.
+"""A chart before any format: what it shows, as plain values. `plotly` writes any chart, `pictures` has any drawn that
+has no legend.
 
 Lengths on the page are typographic points. Values are in the unit that the axis names.
 """

@@ -1,5 +1,6 @@
 """Variants in a chart: how they are told apart, and their values, each with its interval, in the unit of the axis; and
-charts of variants: lines over what a scenario changes (prompt length, batch size), and points of several runs.
+charts of variants: lines over what a scenario changes (prompt length, batch size), points of several runs, and, for
+pictures alone, bars of a scenario's variants, and memory against latency.
 
 A colour stands for a backend; a marker and a dash tell variants of the same colour apart. The colours are Okabe and
 Ito's ("Color universal design", 2008), which colour-blind readers tell apart. Those that stand first have a contrast of
@@ -11,15 +12,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.need import QualityMeasure
+from llm_bench_fixtures.answer.peaks import memory_metric
+from llm_bench_fixtures.answer.standings import NEAR
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.runs import Aspect, RunBeside
+from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results import prefill_decode
-from llm_bench_fixtures.results.formatting import with_unit
+from llm_bench_fixtures.results.formatting import MINUS, format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Unit
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup
@@ -39,6 +43,11 @@ BEYOND = 1.15  # times the outermost case: where the axis of a sweep ends
 RUNS_ROW, AROUND_RUNS = 44, 120  # pixels of a row, and of what is around all of them, in a chart of several runs
 RUNS_SPREAD = 0.5  # share of a row over which the runs are apart
 LOG_ROOM = 1.3
+ROOM_FOR_NUMBERS = 0.45  # room for the numbers at the bars' ends, over what the bars take
+WEIGHTS = METRIC_BY_NAME["weight_bytes"]
+BEYOND_LARGEST = 1.12  # times the largest value: where an axis ends
+LOG_FROM = 20  # times the smallest value: above it the axis is logarithmic
+WIDE_LOG_ROOM = 1.6
 PANELS = ((Aspect.LATENCY, LATENCY), (Aspect.SPEEDUP, SPEEDUP))
 
 
@@ -224,3 +233,87 @@ def _metric_chart(
         keys=tuple((label, looks[label]) for label in found),
         height=AROUND_RUNS + RUNS_ROW * len(variants),
     )
+
+
+def bar_charts(findings: Findings, scenario: str) -> Iterator[spec.Chart]:
+    """Bar charts from each variant's first record of the scenario; none without a record."""
+    run = findings.run
+    records = {record.variant: record for record in reversed(run.measured(scenario))}
+    shown = [records[variant.id] for variant in run.variants if variant.id in records]
+    if not shown:
+        return
+    note = (
+        f"On {describe_workload(shown[0])}. Bars: quartiles of the rounds; 95 % interval of speed-up and perplexity. "
+        f"Shaded: perplexity within ± {100 * NEAR:g} %."
+    )
+    looks = {name: look for name, look in looks_of(run).items() if name in records}
+    for metric in (LATENCY, SPEEDUP, WEIGHTS):
+        lengths = {one.variant: on_axis(found, metric) for one in shown if (found := estimate_of(run, one, metric))}
+        if lengths or metric is not SPEEDUP:
+            chart = _bar_chart(axis_title(metric, run.reference), looks, lengths, three_digits)
+            yield replace(chart, note=note) if metric is LATENCY else chart
+    changes = {one.variant: found for one in shown if (found := perplexity_change(run, run.variant(one.variant)))}
+    if changes.keys() - {run.reference}:
+        chart = _bar_chart("Perplexity change, %", looks, changes, _signed)
+        low, high = chart.x.ends
+        near = 100 * NEAR  # in sight whatever the bars, so that none within it looks long
+        across = (min(low, -near * 1.3), max(high, near * (1 + ROOM_FOR_NUMBERS)))
+        yield replace(chart, x=replace(chart.x, ends=across), bands=(spec.Band(-near, near, is_of_x=True),))
+
+
+def _signed(percent: float) -> str:
+    return f"{round(percent, 2) + 0.0:+.2f}".replace("-", MINUS)  # no "-0.00"
+
+
+def _bar_chart(
+    title: str, looks: Mapping[str, spec.Look], lengths: Mapping[str, spec.Estimate], written: Callable[[float], str]
+) -> spec.Chart:
+    """A row for each variant with a look."""
+    ends = [0.0, *spec.ends_of(lengths.values())]
+    room = ROOM_FOR_NUMBERS * (max(ends) - min(ends))
+    bars = (
+        spec.Bar(name, row, lengths[name], look, text=written(lengths[name].value))
+        for row, (name, look) in enumerate(looks.items())
+        if name in lengths
+    )
+    return spec.Chart(
+        name=title,
+        title=title,
+        x=spec.Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0)),
+        y=spec.rows_axis(list(looks)),
+        bars=tuple(bars),
+        height=spec.AROUND_ROWS + spec.ROW * len(looks),
+    )
+
+
+def memory_chart(findings: Findings) -> spec.Chart | None:
+    """None where fewer than two variants have a memory and a latency. Memory is the peak, or weights without peaks."""
+    run, memory = findings.run, METRIC_BY_NAME[memory_metric(findings)]
+    looks, series = looks_of(run), []
+    for record in findings.common.values():
+        size, latency = estimate_of(run, record, memory), estimate_of(run, record, LATENCY)
+        if size is not None and size.value > 0 and latency is not None:
+            point, name = spec.Point(on_axis(size, memory), on_axis(latency, LATENCY)), record.variant
+            series.append(spec.Series(name, (point,), looks[name], name, _change_in_words(run, name), size=9))
+    if len(series) < 2:
+        return None
+    details = f"; numbers: perplexity change against {run.reference}" if any(one.detail for one in series) else ""
+    sizes, latencies = zip(*((one.points[0].x.value, one.points[0].y.value) for one in series), strict=True)
+    top = max(one.points[0].y.high for one in series)
+    is_log = max(latencies) > LOG_FROM * min(latencies)
+    ends = (min(latencies) / WIDE_LOG_ROOM, top * WIDE_LOG_ROOM) if is_log else (0.0, BEYOND_LARGEST * top)
+    return spec.Chart(
+        name="memory",
+        title=f"Lower left is smaller and faster{details}",
+        note=f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds.",
+        x=spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND_LARGEST * max(sizes))),
+        y=spec.Axis("latency, ms", ends, is_log=is_log),
+        series=tuple(series),
+        height=460,
+    )
+
+
+def _change_in_words(run: Run, name: str) -> str:
+    """Change of the perplexity against the reference's; empty where it was not compared."""
+    change = perplexity_change(run, run.variant(name))
+    return f" {format_change(1 + change.value / 100)}" if change and name != run.reference else ""
