@@ -12,7 +12,7 @@ from run_factory import full_run
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import Need, QualityMeasure, Standing, quality_limit
 from llm_bench_fixtures.answer.standings import Standings
-from llm_bench_fixtures.report.page.limits import bounds, intervals_of
+from llm_bench_fixtures.report.page.build import bounds, intervals_of
 
 PPL, TOP1 = QualityMeasure.PPL_RATIO, QualityMeasure.TOP1_AGREEMENT
 

@@ -9,7 +9,7 @@ from run_factory import asking, make_record, make_run, make_variant
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, QualityMeasure, quality_limit
 from llm_bench_fixtures.answer.standings import Standings
-from llm_bench_fixtures.report.page.limits import LimitScale, limit_scales
+from llm_bench_fixtures.report.page.build import LimitScale, limit_scales
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.record import Run
 
