@@ -96,11 +96,7 @@ class Findings(Evidence):
 
 
 def findings_of(
-    run: Run,
-    metrics: Mapping[str, Metric],
-    need: Need = DEFAULT_NEED,
-    changes: Changes | None = None,
-    so_far: str = "",
+    run: Run, metrics: Mapping[str, Metric], need: Need = DEFAULT_NEED, changes: Changes | None = None, so_far: str = ""
 ) -> Findings:
     """metrics: the registry, with what a project added to it. need: what a recommended variant must keep.
     changes: what the run changed against another. so_far: as in `Findings`."""

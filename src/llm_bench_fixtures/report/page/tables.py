@@ -125,12 +125,16 @@ def without(table: Table, name: str) -> Table:
 
 def without_zeros(table: Table) -> Table:
     """The table without the columns of errors that are 0 in every row."""
-    zeros = {
-        column.name
-        for column in table.columns
-        if column.is_error and not any(cell.value for cell in table.cells(column.name))
-    }
-    return table.with_columns(place for place, name in enumerate(table.names) if name not in zeros)
+    return table.with_columns(
+        place
+        for place, column in enumerate(table.columns)
+        if not _is_error(column) or any(row[place].value for row in table.rows)
+    )
+
+
+def _is_error(column: Column) -> bool:
+    """Whether its values are the errors of another column's."""
+    return column.metric is not None and column.metric.name.endswith("_error")
 
 
 def unranked(table: Table, run: Run) -> Table:

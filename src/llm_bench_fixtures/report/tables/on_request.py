@@ -38,21 +38,16 @@ NEARLY_ALL = 0.99  # share of the requests within the limits at a rate that a se
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 OF_REQUEST = {"TTFT": attrgetter("ttft_s"), "TPOT": attrgetter("tpot_s"), "latency": attrgetter("latency_s")}
 MOST_REASONS = 3  # reasons of failures in a row
-SECONDS, COUNT, SHARE, NUMBER = Notation.SECONDS, Notation.COUNT, Notation.SHARE, Notation.NUMBER
 LOAD_COLUMNS = (
-    Column("variant"),
-    Column("test"),
-    Column("tokens", Notation.TEXT),
-    Column("rate", Notation.TEXT),
-    Column("requests", COUNT),
-    Column("failed", COUNT),
-    Column("goodput", NUMBER, unit="1/s"),
-    Column("within limits", SHARE),
-    Column("tokens/s", NUMBER),
-    *(Column(f"{name} {which}", SECONDS) for name in OF_REQUEST for which in SHARES),
-    Column("drain", SECONDS),
-    Column("send lag", SECONDS),
-    Column("cached", SHARE),
+    *map(Column, ("variant", "test")),
+    *(Column(name, Notation.TEXT) for name in ("tokens", "rate")),
+    *(Column(name, Notation.COUNT) for name in ("requests", "failed")),
+    Column("goodput", Notation.NUMBER, unit="1/s"),
+    Column("within limits", Notation.SHARE),
+    Column("tokens/s", Notation.NUMBER),
+    *(Column(f"{name} {which}", Notation.SECONDS) for name in OF_REQUEST for which in SHARES),
+    *(Column(name, Notation.SECONDS) for name in ("drain", "send lag")),
+    Column("cached", Notation.SHARE),
     Column("remarks"),
 )
 LOAD_NOTE = (
@@ -144,13 +139,9 @@ def round_of(record: Record) -> RoundSize:
 
 def _checked(run: Run, variant: VariantResult) -> Record | None:
     """The record of the largest workload whose cache was counted: of one batch, whose width is known."""
-    records = [
-        record
-        for record in run.measured()
-        if record.variant == variant.id and record.work and record.workload and record.workload.cache in list(CacheKind)
-        if record.workload.batch_size >= record.workload.prompts and record.workload.cache != CacheKind.OFF
-    ]
-    return max(records, key=_positions, default=None)
+    own = [(one, one.workload) for one in run.measured() if one.variant == variant.id and one.work and one.workload]
+    cached = ((one, facts) for one, facts in own if facts.cache in set(CacheKind) - {CacheKind.OFF})
+    return max((one for one, facts in cached if facts.batch_size >= facts.prompts), key=_positions, default=None)
 
 
 def _positions(record: Record) -> int:

@@ -160,11 +160,6 @@ class Column:
         """Whether it is set flush right."""
         return self.notation is not None
 
-    @property
-    def is_error(self) -> bool:
-        """Whether its values are the errors of another column's."""
-        return self.metric is not None and self.metric.name.endswith("_error")
-
 
 LATENCY = Column("latency", Notation.SECONDS, error_is="half the distance between the quartiles of the latency")
 SPEEDUP = Column("speed-up", Notation.TIMES)

@@ -131,7 +131,7 @@ def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
     lists = {
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
         f"Meet {need.title}, {need.want} first": tuple(Remark(name, ", ".join(_figures(name, seen))) for name in met),
-        f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
+        f"Not recommended under {need.title}": tuple(_not_recommended(standings[need.want])),
     }
     notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), quality.near_lossless_sentence(seen.run)]
     is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
@@ -449,7 +449,8 @@ def _why_untold(reader: Reader, seen: Evidence) -> str:
 def _limit_notes(standings: Standings) -> Iterator[str]:
     if standings.applied:
         limits = ", ".join(map(str, standings.applied))
-        yield f"Recommended: variants with {quality.limit_words(standings)} ({limits}; change it with --llm-need)."
+        words = listed([limit.words(standings.run.reference) for limit in standings.applied], "and")
+        yield f"Recommended: variants with {words} ({limits}; change it with --llm-need)."
     yield from quality.not_applied_sentences(standings)
 
 
@@ -468,7 +469,7 @@ def _figures(name: str, seen: Evidence) -> Iterator[str]:
         yield quality.quality_in_short(seen.run, name)
 
 
-def _beyond_limit(standings: Standings) -> Iterator[Remark]:
+def _not_recommended(standings: Standings) -> Iterator[Remark]:
     for variant in standings.run.variants:
         if variant.status is Status.MEASURED and not standings.admits(variant):
             yield Remark(variant.id, quality.why_not_admitted(variant, standings, "it"))

@@ -39,14 +39,9 @@ Ratio: TypeAlias = tuple[str, Cell, Cell, Cell]
 def describe_workload(record: Record) -> str:
     """One line: prompts, tokens, batch and cache."""
     workload = record.facts
-    parts = (
-        "one prompt" if workload.prompts == 1 else f"{workload.prompts} prompts",
-        count(workload.prompt_tokens, "prompt token"),
-        count(workload.new_tokens, "new token"),
-        f"batch {workload.batch_size}",
-        f"cache {workload.cache}",
-    )
-    return ", ".join(parts)
+    prompts = "one prompt" if workload.prompts == 1 else f"{workload.prompts} prompts"
+    tokens = f"{count(workload.prompt_tokens, 'prompt token')}, {count(workload.new_tokens, 'new token')}"
+    return f"{prompts}, {tokens}, batch {workload.batch_size}, cache {workload.cache}"
 
 
 def describe_headline(headline: Headline) -> str:
@@ -332,11 +327,8 @@ def _other_text(run: Run, record: Record) -> Iterator[str]:
     """
     if not record.workload or not record.outputs:
         return
-    same_prompts = [
-        other
-        for other in _siblings(run, record)
-        if other.outputs and other.facts.prompts_digest == record.workload.prompts_digest
-    ]
+    prompts = record.workload.prompts_digest
+    same_prompts = [one for one in _siblings(run, record) if one.outputs and one.facts.prompts_digest == prompts]
     plainest = min(same_prompts, key=_plainness, default=record)
     different = sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True))
     if different:

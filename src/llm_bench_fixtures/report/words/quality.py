@@ -10,7 +10,7 @@ from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Meeting, Standings, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import figure, text
 from llm_bench_fixtures.report.tables.table import Cell
-from llm_bench_fixtures.report.words.measured import describe_prompts, listed
+from llm_bench_fixtures.report.words.measured import describe_prompts
 from llm_bench_fixtures.results.formatting import (
     count,
     five_digits,
@@ -141,11 +141,6 @@ def _setting(record: Record) -> str:
     cache = "" if facts.cache == CacheKind.DYNAMIC else other
     speed = f" ({three_digits(record.tokens_per_s)} tokens/s)" if record.tokens_per_s else ""
     return f"{record.variant} at batch {facts.batch_size}{cache}{speed}"
-
-
-def limit_words(standings: Standings) -> str:
-    """The limits that are applied, to stand after "with": "perplexity at most 1 % above fp32's"."""
-    return listed([limit.words(standings.run.reference) for limit in standings.applied], "and")
 
 
 def not_applied_sentences(standings: Standings) -> Iterator[str]:
