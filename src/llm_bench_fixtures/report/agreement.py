@@ -104,8 +104,7 @@ def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:
 def agreement_sentence(found: Agreement) -> str:
     """How many runs are pooled, how far apart they came out, and what only some of them have."""
     sentence = f"{len(found.runs)} runs of the same version are pooled"
-    spreads = {one.variant: one.spread for one in found.variants if one.spread is not None}
-    if spreads:
+    if spreads := {one.variant: one.spread for one in found.variants if one.spread is not None}:
         widest = max(spreads, key=spreads.__getitem__)
         sentence += f": their speed-ups differ by at most {format_share(spreads[widest])} ({widest})"
     fewer = ", ".join(

@@ -157,8 +157,7 @@ def _warnings(run: Run, so_far: str) -> Iterator[str]:
         yield "Random weights: speed and memory are real, the generated text is meaningless."
     if run.reference not in [variant.id for variant in run.variants]:
         yield f"The reference, {run.reference}, is not among --llm-variants, so there is nothing to compare with."
-    failed = [variant.id for variant in run.variants if variant.status is Status.ERROR]
-    if failed:
+    if failed := [variant.id for variant in run.variants if variant.status is Status.ERROR]:
         yield f"Failed to load: {', '.join(failed)}."
 
 

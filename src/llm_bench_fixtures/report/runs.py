@@ -353,6 +353,5 @@ def _pooling(run: RunBeside, runs: Sequence[RunBeside]) -> Iterator[str]:
 
 def _remarks(run: RunBeside) -> Iterator[str]:
     yield from run.findings.warnings
-    absent = [one for one in run.findings.run.variants if not one.label]
-    if absent:
+    if absent := [one for one in run.findings.run.variants if not one.label]:
         yield f"not measured: {'; '.join(f'{one.id} ({one.status}: {first_line(one.reason)})' for one in absent)}."

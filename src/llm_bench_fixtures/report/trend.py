@@ -137,8 +137,7 @@ def _notes(group: Group, *, is_drawn: bool) -> Iterator[str]:
     still = dict.fromkeys(history.metric_of(line).column for line in group.lines if line.metric not in moving)
     if still:
         yield f"The same in all runs: {', '.join(still)}."
-    hidden = {line.variant for line in moved} - {line.variant for line in _shown(group)}
-    if hidden:
+    if hidden := {line.variant for line in moved} - {line.variant for line in _shown(group)}:
         yield f"{count(len(hidden), 'variant')} with fewer values are in the tables only."
     if moved and not is_drawn:
         yield "No chart: only the groups that were measured last have one."

@@ -153,8 +153,7 @@ def sweep_charts(findings: Findings) -> Iterator[spec.Chart]:
     in_blocks = any(record_speedup(record) for record in run.measured())
     for sweep in SWEEPS:
         for metric in (sweep.metric, SPEEDUP if in_blocks else sweep.instead):
-            points = dict(_points(run, sweep, metric))
-            if points:
+            if points := dict(_points(run, sweep, metric)):
                 yield _chart(run, sweep, metric, points)
 
 

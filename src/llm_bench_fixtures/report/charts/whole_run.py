@@ -182,11 +182,8 @@ def _tradeoff_series(one: Candidate, look: spec.Look, largest: float, is_best: b
 
 def phases_chart(findings: Findings) -> spec.Chart | None:
     """A bar a variant; None where no variant's tokens were timed."""
-    known = {
-        variant: (prefill_s, _decode_s(record) or 0.0)
-        for variant, record in findings.common.items()
-        if (prefill_s := _prefill_s(record))
-    }
+    times = {variant: (_prefill_s(record), _decode_s(record) or 0.0) for variant, record in findings.common.items()}
+    known = {variant: (prefill_s, decode_s) for variant, (prefill_s, decode_s) in times.items() if prefill_s}
     if not known:
         return None
     looks = looks_of(findings.run)
@@ -256,12 +253,8 @@ def roofline_chart(findings: Findings) -> spec.Chart | None:
 
 
 def _roofline_note(phases: Sequence[RooflinePoint]) -> str:
-    unknown = dict.fromkeys(phase.variant for phase in phases if phase.roof_flops_per_s is None)
-    apart = (
-        f" No ceiling was measured for the arithmetic of {', '.join(unknown)}: the ceilings shown are not theirs."
-        if unknown
-        else ""
-    )
+    names = ", ".join(dict.fromkeys(phase.variant for phase in phases if phase.roof_flops_per_s is None))
+    apart = f" No ceiling was measured for the arithmetic of {names}: the ceilings shown are not theirs." * bool(names)
     least = MIXTURE if any(phase.work.is_least for phase in phases) else ""
     return (
         "Filled: prefill. Open: decode. Grey: the machine's measured limits, memory bandwidth (slope) and matrix "

@@ -114,8 +114,7 @@ class Changes:
     def _blocking(self) -> Iterator[str]:
         found = [one for one in self.moved if not one.first.is_advisory and one.verdict in WORDS]
         for verdict, words in WORDS.items():
-            causes = [one.text for one in found if one.verdict is verdict]
-            if causes:
+            if causes := [one.text for one in found if one.verdict is verdict]:
                 more = [f"and {len(causes) - MOST_NAMED} more"] if len(causes) > MOST_NAMED else []
                 yield f"{words} {self.name}: {'; '.join([*causes[:MOST_NAMED], *more])}."
         if not found:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from llm_bench_fixtures.gate.options import BY_TURNS
@@ -163,10 +164,7 @@ def _carried(result: PairedResult) -> Iterator[str]:
 
 def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
     """A sentence for each reason why tests were not compared."""
-
-    def why(row: NotCompared) -> tuple[str, str, str]:
-        return row.absence, row.side, row.reason
-
+    why = attrgetter("absence", "side", "reason")
     for (absence, side, reason), group in groupby(sorted(rows, key=why), key=why):
         names = some_of([row.test for row in group], MOST_NAMES)
         where = f" ({side})" if side else ""

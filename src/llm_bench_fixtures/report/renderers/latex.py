@@ -75,8 +75,7 @@ def _what_ran(findings: Findings) -> Iterator[str]:
     """Words on what each variant computed with; then those that were not measured, with the reasons."""
     named = [(bool(one.label), f"{one.id} ({what_ran(findings, one)})") for one in findings.run.variants]
     for title, has_run in (("what ran", True), ("not measured", False)):
-        them = [one for is_measured, one in named if is_measured is has_run]
-        if them:
+        if them := [one for is_measured, one in named if is_measured is has_run]:
             yield f"{title}: {', '.join(them)}"
 
 

@@ -91,8 +91,7 @@ def bold(sentences: Iterable[str], before: str = "") -> Iterator[str]:
 
 def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
     """The lines, shown to who clicks on the title. Nothing where there are none."""
-    content = list(lines)
-    if content:
+    if content := list(lines):
         yield from (f"<details><summary>{escape_html(title)}</summary>", "", *content, "", "</details>", "")
 
 

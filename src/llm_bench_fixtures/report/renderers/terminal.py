@@ -60,8 +60,7 @@ def _paragraphs(texts: Iterable[str], width: int, indent: str = "") -> Iterator[
 
 
 def _list(sentences: Iterable[str], width: int) -> Iterator[str]:
-    lines = list(_paragraphs((f"- {sentence}" for sentence in sentences), width, indent="  "))
-    if lines:
+    if lines := list(_paragraphs((f"- {sentence}" for sentence in sentences), width, indent="  ")):
         yield from ("", *lines)
 
 

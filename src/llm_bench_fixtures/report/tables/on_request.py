@@ -334,8 +334,7 @@ def _device_rows(variant: VariantResult, record: Record | None) -> Iterator[tupl
 
 def equivalence_sections(run: Run) -> Iterator[Section]:
     """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
-    variants = [variant for variant in run.variants if variant.equivalence]
-    if variants:
+    if variants := [variant for variant in run.variants if variant.equivalence]:
         modes = list(dict.fromkeys(found.mode for variant in variants for found in variant.equivalence))
         rows = [(variant.id, *(_mode_cell(variant, mode) for mode in modes)) for variant in variants]
         note = (

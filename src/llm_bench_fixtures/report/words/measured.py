@@ -57,8 +57,7 @@ def describe_headline(headline: Headline) -> str:
 def headline_sentence(seen: Evidence, end: str = ".") -> str:
     """The workload whose figures are shown, or that there is none; times of a benchmark whose test failed count for
     nothing."""
-    where = describe_headline(seen)
-    if where:
+    if where := describe_headline(seen):
         return f"{where[:1].upper()}{where[1:]}{end}"
     has_failed = any(record.status is Status.ERROR for record in seen.run.records)
     return "No benchmark was timed whose test passed." if has_failed else "Nothing was timed."
@@ -67,8 +66,7 @@ def headline_sentence(seen: Evidence, end: str = ".") -> str:
 def headline_prompts(headline: Headline) -> str:
     """The prompts alone, within a sentence: "one prompt of 16, 64 or 256 tokens"."""
     some = next(iter(headline.common.values()), None)
-    lengths = pooled_lengths(headline)
-    if lengths:
+    if lengths := pooled_lengths(headline):
         return f"one prompt of {listed(lengths, 'or')} tokens"
     return describe_prompts(some) if some else MISSING
 
@@ -203,8 +201,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
             f"The {seen.comparisons} speed comparisons hold together with 95 % confidence: each is made at "
             f"{seen.confidence * 100:.4g} % (Bonferroni)."
         )
-    alone = dict.fromkeys(record.variant for record in run.records if was_alone(run, record))
-    if alone:
+    if alone := dict.fromkeys(record.variant for record in run.records if was_alone(run, record)):
         yield f"Some benchmarks were measured alone, not in turns with the reference: those of {', '.join(alone)}."
 
 
@@ -250,8 +247,7 @@ def _disturbed(run: Run) -> Iterator[str]:
     """How many pairs of rounds were disturbed; nothing where the system doesn't tell."""
     others = [record for record in run.measured() if record.variant != run.reference]
     records = [record for record in others if record.waited_s or record.reference_waited_s]
-    rounds = sum(len(record.reference_s) for record in records)
-    if rounds:
+    if rounds := sum(len(record.reference_s) for record in records):
         yield (
             f"Each round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
             f"{count(rounds, 'pair')}, a thread had to wait for a core."
@@ -330,8 +326,7 @@ def _other_text(run: Run, record: Record) -> Iterator[str]:
     prompts = record.workload.prompts_digest
     same_prompts = [one for one in _siblings(run, record) if one.outputs and one.facts.prompts_digest == prompts]
     plainest = min(same_prompts, key=_plainness, default=record)
-    different = sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True))
-    if different:
+    if different := sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True)):
         cause = "; it continues from the padding" if record.workload.padding_side == "right" else ""
         count = f"{different} of {len(record.outputs)} texts differ" if len(record.outputs) > 1 else "the text differs"
         yield f"{count} from {plainest.scenario.replace('_', ' ')} {plainest.case}{cause}"

@@ -25,8 +25,7 @@ def takeaways(seen: Evidence) -> tuple[str, ...]:
 
 
 def _fast_tokens(seen: Evidence) -> Iterator[str]:
-    found = effects.fastest_tokens(seen)
-    if found is not None:
+    if found := effects.fastest_tokens(seen):
         record, ratio = found
         own_s = _value(seen.run, record, "tpot_s")
         yield (
@@ -36,8 +35,7 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
 
 
 def _contention(seen: Evidence) -> Iterator[str]:
-    found = effects.waiting_threads(seen)
-    if found is not None:
+    if found := effects.waiting_threads(seen):
         own, shares = found
         each = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items())
         both = ",".join((seen.run.reference, *(f"{name},{passive_id(name)}" for name in shares)))
@@ -62,7 +60,7 @@ def _batch(seen: Evidence) -> Iterator[str]:
     elif best.found.is_slower:
         yield f"{gives}: batching costs throughput here."
     else:
-        yield f"Batching: no gain in {best.of.variant}'s throughput beyond the noise of {_noise(seen)}."
+        yield f"Batching: no gain in {best.of.variant}'s throughput beyond the noise of {seen.noise.percent:.0f} %."
 
 
 def _cache(seen: Evidence) -> Iterator[str]:
@@ -75,13 +73,13 @@ def _cache(seen: Evidence) -> Iterator[str]:
         elif one.found.is_slower:
             yield f"The KV cache makes {one.of.variant} slower: {fast}."
         elif not one.found.is_unclear:
-            yield f"KV cache: no difference for {one.of.variant} beyond the noise of {_noise(seen)} ({facts})."
+            noise = f"{seen.noise.percent:.0f} %"
+            yield f"KV cache: no difference for {one.of.variant} beyond the noise of {noise} ({facts})."
 
 
 def _padding(seen: Evidence) -> Iterator[str]:
     """A padded batch against the same prompts one by one."""
-    best = _largest(effects.of_padding(seen))
-    if best is not None:
+    if best := _largest(effects.of_padding(seen)):
         facts = best.of.facts
         share = facts.padded_tokens / (facts.padded_tokens + facts.prompt_tokens)
         yield (
@@ -92,16 +90,14 @@ def _padding(seen: Evidence) -> Iterator[str]:
 
 def _prompt_length(seen: Evidence) -> Iterator[str]:
     """Cost of the longest prompt against the shortest."""
-    best = _largest(effects.of_length(seen))
-    if best is not None:
+    if best := _largest(effects.of_length(seen)):
         short, long = best.of.facts.prompt_tokens, best.over.facts.prompt_tokens
         yield f"On {best.of.variant}, {long} prompt tokens take {times_words(best.found.ratio)} as long as {short}."
 
 
 def _too_few_rounds(seen: Evidence) -> Iterator[str]:
     """Unknowns, which are not to be taken for "none"."""
-    topics = list(effects.undecided(seen))
-    if topics:
+    if topics := list(effects.undecided(seen)):
         yield f"Too few rounds to show the effect of {', '.join(topics)}."
 
 
@@ -116,10 +112,6 @@ def _value(run: Run, record: Record, name: str) -> float:
     if value is None:
         raise ValueError(f"{record.test} has no {name}")
     return value
-
-
-def _noise(seen: Evidence) -> str:
-    return f"{seen.noise.percent:.0f} %"
 
 
 def decode_sentences(seen: Evidence) -> Iterator[str]:
