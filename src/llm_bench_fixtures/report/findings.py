@@ -145,9 +145,8 @@ def _warnings(run: Run, so_far: str) -> Iterator[str]:
     if not has_raw_data(run):
         yield NO_RAW_DATA
     if run.interrupted:
-        which, how = (
-            ("One of the runs", "") if isinstance(run, PooledRun) else ("The run", " --llm-resume goes on with it.")
-        )
+        which = "One of the runs" if isinstance(run, PooledRun) else "The run"
+        how = "" if isinstance(run, PooledRun) else " --llm-resume goes on with it."
         yield f"{which} was interrupted; this is what had finished by then.{how}"
     if unreached := run.not_reached():
         yield _not_reached(run, len(unreached))

@@ -175,9 +175,7 @@ def sentences_of(groups: Sequence[Group]) -> list[Sequence[str | Heading]]:
     for step in all_steps(groups):
         together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
     titles = titles_of(groups) if len(groups) > 1 else {}
-    sentences = [
-        _sentence(steps, f"{titles[fingerprint]}: " if titles else "") for (fingerprint, *_), steps in together.items()
-    ]
+    sentences = [_sentence(steps, f"{titles[which]}: " if titles else "") for (which, *_), steps in together.items()]
     left_out = len(sentences) - MOST_SENTENCES
     more = [[f"and at {count(left_out, 'earlier place')}, which the page's tables have"]] if left_out > 0 else []
     return [*sentences[:MOST_SENTENCES], *more]

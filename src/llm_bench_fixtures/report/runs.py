@@ -306,10 +306,7 @@ def _columns(run: RunBeside) -> dict[str, Figures]:
 
 def answers_table(runs: Runs) -> Table:
     """A row a run: what to use there for each reader."""
-    cells = [
-        {label: Cell(one.name, note=one.figure) for label, one in by_label.items()}
-        for by_label in runs.readers.values()
-    ]
+    cells = [{label: Cell(one.name, note=one.figure) for label, one in them.items()} for them in runs.readers.values()]
     columns = (Column(RUN), *(Column(str(reader)) for reader in runs.readers))
     rows = ((Cell(run.label), *(found.get(run.label, Cell()) for found in cells)) for run in runs.runs)
     return Table(columns, tuple(rows))
@@ -333,9 +330,8 @@ def notes(runs: Sequence[RunBeside]) -> Iterator[str]:
     if len(runs) > MOST_SHOWN:
         yield f"Identical work of a run differed by up to {min(noise):.0f} to {max(noise):.0f} %."
     else:
-        yield from (
-            f"{run.label}: identical work differed by up to {one:.0f} %." for run, one in zip(runs, noise, strict=True)
-        )
+        for run in runs:
+            yield f"{run.label}: identical work differed by up to {run.findings.noise.percent:.0f} %."
     if len({run.findings.run.provenance.model for run in runs}) > 1:
         yield "Perplexities of two models are over other tokens; the change against the own reference can be compared."
     said = [(run.label, sentence) for run in runs for sentence in _remarks(run)]

@@ -226,9 +226,8 @@ def _line_series(line: TrendLine, runs: Sequence[Heading], look: spec.Look, link
             ("run", f"{history.run_name(run.place.name)}, {history.time_cell(run)}"),
             ("commit", history.commit_cell(run.provenance)),
         )
-        points.append(
-            spec.Point(spec.exactly(position), spec.exactly(change), facts, links.get(run.provenance.commit, ""))
-        )
+        link = links.get(run.provenance.commit, "")
+        points.append(spec.Point(spec.exactly(position), spec.exactly(change), facts, link))
     size = 4.0 if len(runs) <= POINTS_UP_TO else 0.0
     opacity = FAINT if len(line.levels) > 1 else CLEAR
     return spec.Series(line.variant, tuple(points), look, line.variant, size=size, is_line=True, opacity=opacity)

@@ -300,10 +300,8 @@ def _names(bandwidth: float, ceilings: Mapping[str, float], x: spec.Axis, y: spe
 
 def _roofline_series(phase: RooflinePoint, look: spec.Look) -> spec.Series:
     work = phase.work
-    facts = [
-        (phase.name, f"{three_digits(work.flops_per_s / GIGA)} GFLOP/s"),
-        ("operations per byte", three_digits(work.intensity)),
-    ]
+    rate = f"{three_digits(work.flops_per_s / GIGA)} GFLOP/s"
+    facts = [(phase.name, rate), ("operations per byte", three_digits(work.intensity))]
     if phase.roof_flops_per_s:
         facts.append(("of the roof of its precision", format_share(work.flops_per_s / phase.roof_flops_per_s)))
     point = spec.Point(spec.exactly(work.intensity), spec.exactly(work.flops_per_s / GIGA), tuple(facts))

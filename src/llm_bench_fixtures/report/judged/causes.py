@@ -154,9 +154,8 @@ class Cause:
         if len(shown) == 1:
             return f"{_both(first)}{first.change_in_full}" if first.ratio is not None else _both(first).rstrip(", ")
         if first.metric.unit is Unit.BYTES:
-            return _span(
-                [row.head - row.base for row in shown if row.base is not None and row.head is not None], _bytes
-            )
+            rises = [row.head - row.base for row in shown if row.base is not None and row.head is not None]
+            return _span(rises, _bytes)
         return _span([row.ratio for row in shown if row.ratio is not None], format_change)
 
     @property
@@ -224,9 +223,8 @@ def led(causes: Sequence[Cause]) -> list[Cause]:
 
 def _lead(cause: Cause) -> tuple[int, int]:
     """The most rows; of as many, the first metric of the registry."""
-    names = list(METRIC_BY_NAME)
     name = cause.first.metric.name
-    return len(cause.rows), -names.index(name) if name in names else -len(names)
+    return len(cause.rows), -[*METRIC_BY_NAME, name].index(name)
 
 
 def _kind(row: JudgedRow) -> tuple[Verdict, bool, str]:

@@ -206,10 +206,8 @@ def _too_fine(threshold: float, pairs: int) -> str:
 
 def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:
     """Lines that `llm-bench aa` prints, of `width` characters."""
-    rows = [
-        (METRIC_BY_NAME[one.metric].column, *map(format_share, (one.deviation, one.half_width, one.resolvable)))
-        for one in found
-    ]
+    shares = attrgetter("deviation", "half_width", "resolvable")
+    rows = [(METRIC_BY_NAME[one.metric].column, *map(format_share, shares(one))) for one in found]
     yield from wrapped_lines(f"{printable(result.base)} against itself: {measured_how(result)}.", width)
     yield ""
     if rows:

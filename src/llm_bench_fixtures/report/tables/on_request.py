@@ -148,14 +148,12 @@ def _positions(record: Record) -> int:
     return record.facts.prompt_tokens + record.facts.padded_tokens + record.facts.new_tokens
 
 
-def _fit_row(
-    run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: Sequence[RoundSize]
-) -> Iterator[Cell]:
+def _fit_row(run: Run, variant: VariantResult, parts: Parts, memory: int, sizes: Sequence[RoundSize]) -> Iterator[Cell]:
     predicted = variant.parts.weights if variant.parts else None
     yield from (Cell(variant.id), Cell(value=predicted), Cell(value=variant.weight_bytes))
     yield from _checks(run, variant, parts)
     yield Cell(value=sum(one.bytes for one in parts.kept if not one.is_state) if parts.is_known else None)
-    for value in (parts.most_rows(memory, contexts[0]), *(parts.longest(memory, one) for one in contexts)):
+    for value in (parts.most_rows(memory, sizes[0]), *(parts.longest(memory, one) for one in sizes)):
         yield Cell(NOT_KNOWN) if not parts.is_known else Cell(value=value) if value else Cell(NONE, rank=0.0)
 
 

@@ -138,13 +138,12 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     in blocks."""
     cases = grouped(records, lambda record: record.case)
     found = [one for them in cases.values() for one in _in_shared_rounds(them)]
-    has_speedups = any(record.reference_s for record in records)
-    words = tuple(map(Column, (CASE, VARIANT, WHAT_RAN)))
-    figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(Column.of, metrics))
-    rows = tuple(tuple(_row(findings, *one, metrics, has_speedups=has_speedups)) for one in found)
-    notes = odd_ratios(_ratios(findings.run.reference, found) if has_speedups else ())
+    words, figures = map(Column, (CASE, VARIANT, WHAT_RAN)), (LATENCY, SPEEDUP, *map(Column.of, metrics))
+    rows = tuple(tuple(_row(findings, *one, metrics)) for one in found)
+    notes = odd_ratios(_ratios(findings.run.reference, found))
     table = Table((*words, *figures, Column("remarks")), rows, tuple(notes))
-    return table.with_columns(range(1, len(table.columns))) if len(cases) == 1 else table
+    is_shown = {0: len(cases) > 1, table.columns.index(SPEEDUP): any(record.reference_s for record in records)}
+    return table.with_columns(at for at in range(len(table.columns)) if is_shown.get(at, True))
 
 
 def _in_shared_rounds(case: Sequence[Record]) -> list[tuple[Record, Record]]:
@@ -165,15 +164,11 @@ def _ratios(reference: str, found: Sequence[tuple[Record, Record]]) -> Iterator[
         yield name, of_reference.get(one.case, Cell()), Cell.latency(shown), Cell.times(record_speedup(one))
 
 
-def _row(
-    findings: Findings, record: Record, shown: Record, metrics: Sequence[Metric], *, has_speedups: bool
-) -> Iterator[Cell]:
+def _row(findings: Findings, record: Record, shown: Record, metrics: Sequence[Metric]) -> Iterator[Cell]:
     """shown: the record in the rounds whose figures are shown."""
     variant = findings.run.variant(record.variant)
     yield from map(Cell, (record.case, record.variant, variant.label if variant else ""))
-    yield Cell.latency(shown)
-    if has_speedups:
-        yield Cell.times(record_speedup(record))
+    yield from (Cell.latency(shown), Cell.times(record_speedup(record)))
     yield from (Cell.of_metric(metric, shown, variant) for metric in metrics)
     reason, flags = first_line(record.reason), findings.flags[record.test]
     is_measured = record.status is Status.MEASURED
