@@ -28,10 +28,8 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "Libraries", ", ".join(f"{name} {version}" for name, version in provenance.libraries.items())
     yield "Python", provenance.python
     if provenance.read_bytes_per_s:
-        rates = ", ".join(
-            f"{dtype} matrices {three_digits(rate / 1e9)} GFLOP/s"
-            for dtype, rate in provenance.matmul_flops_per_s.items()
-        )
+        found = provenance.matmul_flops_per_s.items()
+        rates = ", ".join(f"{dtype} matrices {three_digits(rate / 1e9)} GFLOP/s" for dtype, rate in found)
         yield "Limits, measured", f"memory {three_digits(provenance.read_bytes_per_s / 1e9)} GB/s, {rates}"
     quality = "" if provenance.prompts else "; quality is of plain text"
     dirty = ", with uncommitted changes" if provenance.dirty else ""

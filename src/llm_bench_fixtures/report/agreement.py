@@ -135,16 +135,15 @@ def agreement_sections(findings: Findings) -> Iterator[Section]:
     if found is None or not isinstance(run, PooledRun):
         return
     labels = labels_of([one.provenance for one in run.runs], [one.source for one in run.runs])
-    speedups = [
-        (Cell(one.variant), Cell.times(one.pooled), *map(Cell.times, one.speedups), Cell(value=one.spread))
-        for one in found.variants
-        if one.pooled
+    pooled = [one for one in found.variants if one.pooled]
+    times = [
+        (Cell(one.variant), *map(Cell.times, (one.pooled, *one.speedups)), Cell(value=one.spread)) for one in pooled
     ]
     memory = METRIC_BY_NAME[found.memory_metric]
     latencies = [_row(one.variant, one.latency_s) for one in found.variants]
     peaks = [_row(one.variant, one.memory) for one in found.variants]
     note = f"Speed-ups over {run.reference}. {METHOD}"
-    yield from _section(TITLE, Notation.TIMES, speedups, labels, note)
+    yield from _section(TITLE, Notation.TIMES, times, labels, note)
     yield from _section("Latency in each run", Notation.SECONDS, latencies, labels, "Pooled: the median of all rounds.")
     yield from _section(f"{memory.title} in each run", Notation.BYTES, peaks, labels, "Pooled: the median of the runs.")
 

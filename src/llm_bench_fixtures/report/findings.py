@@ -171,11 +171,8 @@ def _not_reached(run: Run, unreached: int) -> str:
 
 
 def _skipped_or_failed(run: Run) -> Iterator[SkippedOrFailed]:
-    counts: Counter[_Reason] = Counter(
-        (record.variant, record.status, first_line(record.reason))
-        for record in run.records
-        if record.status in (Status.SKIPPED, Status.ERROR, Status.NOT_REACHED)
-    )
+    absent = [one for one in run.records if one.status in (Status.SKIPPED, Status.ERROR, Status.NOT_REACHED)]
+    counts = Counter((one.variant, one.status, first_line(one.reason)) for one in absent)
     for (variant, status, reason), benchmarks in merge_prefixed_reasons(counts).items():
         yield SkippedOrFailed(variant, status, reason, benchmarks)
 
@@ -184,10 +181,7 @@ def merge_prefixed_reasons(counts: Mapping[_Reason, int]) -> Counter[_Reason]:
     """Count "no static cache: why" under "why"."""
     merged: Counter[_Reason] = Counter()
     for (variant, status, reason), benchmarks in counts.items():
-        shorter = (
-            other
-            for their, state, other in counts
-            if (their, state) == (variant, status) and other and reason.endswith(f": {other}")
-        )
+        others = (other for their, state, other in counts if (their, state) == (variant, status) and other)
+        shorter = (other for other in others if reason.endswith(f": {other}"))
         merged[variant, status, next(shorter, reason)] += benchmarks
     return merged

@@ -129,12 +129,8 @@ def metric_of(line: TrendLine) -> Metric:
 
 def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
     """The newest first."""
-    steps = [
-        ShownStep(group, line, metric_of(line), before, after)
-        for group in groups
-        for line in group.lines
-        for before, after in line.steps
-    ]
+    found = [(group, line, *step) for group in groups for line in group.lines for step in line.steps]
+    steps = [ShownStep(group, line, metric_of(line), before, after) for group, line, before, after in found]
     return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
 
 

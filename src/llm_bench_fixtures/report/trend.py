@@ -84,12 +84,10 @@ def _linked_piece(piece: str | Heading, links: Mapping[str, str]) -> tuple[str, 
 
 def _section(title: str, group: Group, charts: Sequence[spec.Chart], links: Mapping[str, str]) -> dict[str, object]:
     """The part of the page on one fingerprint."""
-    linked = {
-        text: links[run.provenance.commit]
-        for run in group.runs
-        if run.provenance.commit in links
-        for text in (history.place_of(run), history.commit_cell(run.provenance))
-    }
+    linked = {}
+    for run in group.runs:
+        if link := links.get(run.provenance.commit):
+            linked |= {history.place_of(run): link, history.commit_cell(run.provenance): link}
     steps = _step_table(group)
     return {
         "title": title,

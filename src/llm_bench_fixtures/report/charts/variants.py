@@ -270,11 +270,8 @@ def _bar_chart(
     """A row for each variant with a look."""
     ends = [0.0, *spec.ends_of(lengths.values())]
     room = ROOM_FOR_NUMBERS * (max(ends) - min(ends))
-    bars = (
-        spec.Bar(name, row, lengths[name], look, text=written(lengths[name].value))
-        for row, (name, look) in enumerate(looks.items())
-        if name in lengths
-    )
+    known = [(row, name, lengths[name]) for row, name in enumerate(looks) if name in lengths]
+    bars = (spec.Bar(name, row, length, looks[name], text=written(length.value)) for row, name, length in known)
     return spec.Chart(
         name=title,
         title=title,

@@ -56,10 +56,8 @@ def _worst(row: JudgedRow) -> float:
 
 def rows_of_pair(result: PairedResult) -> dict[Measurand, JudgedRow]:
     """A row for each comparison of a test."""
-    return {
-        key: _row(key, finding, printable(result.variants.get(key.test) or short_name(key.test)))
-        for key, finding in result.findings.items()
-    }
+    variants = {key: printable(result.variants.get(key.test) or short_name(key.test)) for key in result.findings}
+    return {key: _row(key, finding, variants[key]) for key, finding in result.findings.items()}
 
 
 def causes_of_pair(result: PairedResult) -> list[Cause]:

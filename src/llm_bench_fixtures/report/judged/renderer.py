@@ -130,14 +130,8 @@ def _verdict(row: JudgedRow) -> Cell:
 
 def causes_table(causes: Sequence[Cause]) -> Table:
     """A row for each cause."""
-    rows = (
-        (
-            Cell(one.name),
-            Cell(one.title),
-            Cell(one.change, rank=one.first.ratio, tone=TONES.get(one.verdict)),
-            Cell(one.where or ALL_TESTS),
-            _verdict(one.first),
-        )
-        for one in causes
-    )
+    rows = []
+    for one in causes:
+        change = Cell(one.change, rank=one.first.ratio, tone=TONES.get(one.verdict))
+        rows.append((Cell(one.name), Cell(one.title), change, Cell(one.where or ALL_TESTS), _verdict(one.first)))
     return Table(CAUSES, tuple(rows))

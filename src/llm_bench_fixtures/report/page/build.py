@@ -80,12 +80,8 @@ def render_runs(runs: Runs) -> str:
     are_few, table = len(runs.runs) <= MOST_SHOWN, runs.table
     charts = tuple(runs_charts(runs.runs)) if are_few else ()
     terms = glossary(table.names, runs.runs[0].findings.metrics)
-    page = {
-        "title": runs.title,
-        "footnotes": tuple(notes(runs.runs)),
-        "glossary": tuple(terms.values()),
-        "figures": figures_of(charts),
-    }
+    footnotes, meanings = tuple(notes(runs.runs)), tuple(terms.values())
+    page = {"title": runs.title, "footnotes": footnotes, "glossary": meanings, "figures": figures_of(charts)}
     shown = table.with_columns((0, *range(2, len(table.columns))))
     return render_page(
         "runs.html",

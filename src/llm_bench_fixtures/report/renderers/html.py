@@ -56,14 +56,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "head": head,
-        "figure": _figure,
-        "spread": spread,
-        "style": _style,
-        "data_uri": _data_uri,
-        "embedded_json": embedded_json,
-    }
+    environment.filters.update(head=head, figure=_figure, spread=spread, style=_style)
+    environment.filters.update(data_uri=_data_uri, embedded_json=embedded_json)
     return environment
 
 

@@ -59,10 +59,8 @@ LOAD_NOTE = (
 )
 IN_SUM = "all"
 DEVICE_COLUMNS = (
-    Column(VARIANT),
-    Column("device"),
-    Column("weights", Notation.BYTES),
-    Column("peak memory", Notation.BYTES),
+    *map(Column, (VARIANT, "device")),
+    *(Column(name, Notation.BYTES) for name in ("weights", "peak memory")),
     Column("reads weights at", Notation.NUMBER, unit="GB/s", size=1e9),
 )
 DEVICE_NOTE = (

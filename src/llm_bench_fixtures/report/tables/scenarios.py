@@ -149,11 +149,8 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
 def _in_shared_rounds(case: Sequence[Record]) -> list[tuple[Record, Record]]:
     """The records of a case, in their order, each followed by itself in the rounds that all with its workload shared,
     whose figures are shown."""
-    shown = {
-        one.test: one
-        for them in grouped(case, lambda one: one.digest).values()
-        for one in in_shared_rounds({one.test: one for one in them}).values()
-    }
+    alike = [{one.test: one for one in them} for them in grouped(case, lambda one: one.digest).values()]
+    shown = {one.test: one for them in alike for one in in_shared_rounds(them).values()}
     return [(one, shown[one.test]) for one in case]
 
 

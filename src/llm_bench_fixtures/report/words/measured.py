@@ -164,15 +164,10 @@ def noise_warning(seen: Evidence) -> str:
         pairs = f"{apart.pairs} of {count(apart.looked_at, 'pair')} of rounds"
         seen_of_it.append(f"in {pairs}, the CPU cores exchanged data slowly (the host may have moved them apart)")
     gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
-    groups = {
-        "faster": [name for name, found in gains.items() if found.is_faster],
-        "slower": [name for name, found in gains.items() if found.is_slower],
-    }
-    safe = [
-        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {word} than {seen.run.reference}"
-        for word, names in groups.items()
-        if names
-    ]
+    faster = [name for name, found in gains.items() if found.is_faster]
+    slower = [name for name, found in gains.items() if found.is_slower]
+    groups = [(", ".join(names), word, len(names)) for names, word in ((faster, "faster"), (slower, "slower")) if names]
+    safe = [f"{names} {'is' if size == 1 else 'are'} {word} than {seen.run.reference}" for names, word, size in groups]
     return (
         f"Noisy machine: {'; '.join(seen_of_it)}. Still certain: {'; '.join(safe) or 'nothing about speed'}. Memory "
         f"and quality are unaffected. {todo}, stop other programs, or use another machine."
@@ -288,11 +283,8 @@ def variant_flags(variant: VariantResult) -> list[str]:
     failed = dict.fromkeys(one.mode for one in variant.equivalence if one.verdict is EquivalenceVerdict.FAILED)
     in_text = dict.fromkeys(found.mode for found in diverging if found.token is not None)
     in_probability = dict.fromkeys(found.mode for found in diverging if found.mode not in in_text)
-    return [
-        *(f"{mode} changes its text" for mode in in_text),
-        *(f"{mode} changes its probabilities" for mode in in_probability),
-        *(f"{mode} fails" for mode in failed),
-    ]
+    found = {"changes its text": in_text, "changes its probabilities": in_probability, "fails": failed}
+    return [f"{mode} {what}" for what, modes in found.items() for mode in modes]
 
 
 def _siblings(run: Run, record: Record) -> list[Record]:
