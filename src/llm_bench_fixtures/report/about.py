@@ -89,9 +89,8 @@ def footnotes(findings: Findings) -> Iterator[str]:
         notes = [*variant.notes, *([variant.quality_note] if variant.quality_note and variant.quality else [])]
         if notes:
             yield f"{variant.id}: {'; '.join(notes)}."
-    phases = ", ".join(
-        f"{name} {seconds:.1f} s" for name, seconds in sorted(run.phase_s.items(), key=lambda item: -item[1]) if seconds
-    )
+    longest_first = sorted(run.phase_s.items(), key=lambda item: -item[1])
+    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in longest_first if seconds)
     yield f"The session{'s' * bool(run.earlier)} took {run.session_s:.0f} s: {phases}."
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -54,6 +54,7 @@ TOO_MUCH = (
     "a run without the times of its tokens; fewer --llm-variants, --llm-rounds or --llm-new-tokens make a smaller one."
 )
 T = TypeVar("T")
+Metrics: TypeAlias = "Mapping[str, Metric]"
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Published:
 
 def write_report(
     run: Run,
-    metrics: Mapping[str, Metric],
+    metrics: Metrics,
     folder: Path,
     need: Need = DEFAULT_NEED,
     changes: Changes | None = None,
@@ -164,13 +165,7 @@ def write_report(
 
 
 def publish(
-    run: Run,
-    metrics: Mapping[str, Metric],
-    folder: Path,
-    need: Need,
-    changes: Changes | None = None,
-    *,
-    draws: bool = True,
+    run: Run, metrics: Metrics, folder: Path, need: Need, changes: Changes | None = None, *, draws: bool = True
 ) -> Published:
     """Write the report into the claimed folder as far as it can be written. What fails leaves the rest alone; if the
     folder can't be written to, the whole report is written into a new one among the temporary folders. Once it is
@@ -189,7 +184,7 @@ def publish(
     return Published(report.findings, report.page_folder, tuple(problems), notes, report.was_interrupted)
 
 
-def publish_so_far(run: Run, metrics: Mapping[str, Metric], folder: Path, need: Need, so_far: str) -> Findings | None:
+def publish_so_far(run: Run, metrics: Metrics, folder: Path, need: Need, so_far: str) -> Findings | None:
     """Write the report of a run that goes on into the claimed folder, without pictures, and return what it says. What
     isn't written now is at the end, whose report replaces this one.
 
@@ -218,7 +213,7 @@ class _Report(Attempts):
     """Writes one file after the other."""
 
     run: Run
-    metrics: Mapping[str, Metric]
+    metrics: Metrics
     need: Need
     changes: Changes | None = None
     has_results: bool = False

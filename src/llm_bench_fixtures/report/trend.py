@@ -219,11 +219,9 @@ def _line_series(line: TrendLine, runs: Sequence[Heading], look: spec.Look, link
     metric, points = history.metric_of(line), []
     for position, value, change in zip(line.positions, line.values, _changes(line), strict=True):
         run = runs[position]
-        facts = (
-            (metric.title, f"{with_unit(value, metric)} ({format_change(1 + change / 100)})"),
-            ("run", f"{history.run_name(run.place.name)}, {history.time_cell(run)}"),
-            ("commit", history.commit_cell(run.provenance)),
-        )
+        told = f"{with_unit(value, metric)} ({format_change(1 + change / 100)})"
+        when = f"{history.run_name(run.place.name)}, {history.time_cell(run)}"
+        facts = ((metric.title, told), ("run", when), ("commit", history.commit_cell(run.provenance)))
         link = links.get(run.provenance.commit, "")
         points.append(spec.Point(spec.exactly(position), spec.exactly(change), facts, link))
     size = 4.0 if len(runs) <= POINTS_UP_TO else 0.0

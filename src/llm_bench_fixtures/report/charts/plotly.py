@@ -85,16 +85,11 @@ def _key(key: tuple[str, spec.Look]) -> Json:
 
 
 def _line(line: spec.Line) -> Json:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        **({"meta": readable(line.variant)} if line.variant else {}),
-        "x": [x for x, _ in line.places],
-        "y": [y for _, y in line.places],
-        "line": {"color": line.colour, "width": line.width * PIXELS, "dash": line.dash},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    about = {"meta": readable(line.variant)} if line.variant else {}
+    values = {"x": [x for x, _ in line.places], "y": [y for _, y in line.places]}
+    look = {"color": line.colour, "width": line.width * PIXELS, "dash": line.dash}
+    passive = {"hoverinfo": "skip", "showlegend": False}
+    return {"type": "scatter", "mode": "lines", **about, **values, "line": look, **passive}
 
 
 def _series(series: spec.Series) -> Json:
@@ -144,18 +139,11 @@ def _error_bars(name: str, estimates: Sequence[spec.Estimate], colour: str) -> J
 
 
 def _bar(bar: spec.Bar) -> Json:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        **_about(bar.variant),
-        "base": [bar.start],
-        "x": [bar.length.value],
-        "y": [bar.row],
-        "marker": {"color": bar.look.colour, "opacity": bar.opacity},
-        **_error_bars("error_x", [bar.length], bar.look.colour),
-        "hoverinfo": "text",
-        "hovertext": [hover(bar.variant, bar.facts)],
-    }
+    values = {"base": [bar.start], "x": [bar.length.value], "y": [bar.row]}
+    marker = {"color": bar.look.colour, "opacity": bar.opacity}
+    errors = _error_bars("error_x", [bar.length], bar.look.colour)
+    pointer = {"hoverinfo": "text", "hovertext": [hover(bar.variant, bar.facts)]}
+    return {"type": "bar", "orientation": "h", **_about(bar.variant), **values, "marker": marker, **errors, **pointer}
 
 
 def _band(band: spec.Band) -> Json:
@@ -167,15 +155,10 @@ def _band(band: spec.Band) -> Json:
 
 def _text(text: spec.Text, chart: spec.Chart) -> Json:
     """Annotation, whose place is a logarithm on a logarithmic axis."""
-    return {
-        "text": escaped(text.text),
-        "x": math.log10(text.x) if chart.x.is_log else text.x,
-        "y": math.log10(text.y) if chart.y.is_log else text.y,
-        "xanchor": "right" if text.is_right else "left",
-        "yanchor": "top" if text.is_below else "bottom",
-        "showarrow": False,
-        "font": {"color": spec.SOFT, "size": SMALL},
-    }
+    x, y = (math.log10(at) if axis.is_log else at for at, axis in ((text.x, chart.x), (text.y, chart.y)))
+    anchors = {"xanchor": "right" if text.is_right else "left", "yanchor": "top" if text.is_below else "bottom"}
+    font = {"color": spec.SOFT, "size": SMALL}
+    return {"text": escaped(text.text), "x": x, "y": y, **anchors, "showarrow": False, "font": font}
 
 
 def _end_labels(series: Sequence[spec.Series], axis: spec.Axis) -> Iterator[Json]:
@@ -183,16 +166,7 @@ def _end_labels(series: Sequence[spec.Series], axis: spec.Axis) -> Iterator[Json
     low, high = axis.ends
     places = spec.apart([(one.points[-1].y.value - low) / (high - low) for one in series])
     for one, place in zip(series, places, strict=True):
-        yield {
-            "name": readable(one.variant),
-            "text": f"{one.look.sign} {escaped(spec.short(one.label))}",
-            "x": 1,
-            "xref": "paper",
-            "xanchor": "left",
-            "xshift": 6,
-            "y": place,
-            "yref": "paper",
-            "yanchor": "middle",
-            "showarrow": False,
-            "font": {"color": one.look.colour, "size": SMALL},
-        }
+        about = {"name": readable(one.variant), "text": f"{one.look.sign} {escaped(spec.short(one.label))}"}
+        across = {"x": 1, "xref": "paper", "xanchor": "left", "xshift": 6}
+        up = {"y": place, "yref": "paper", "yanchor": "middle"}
+        yield {**about, **across, **up, "showarrow": False, "font": {"color": one.look.colour, "size": SMALL}}

@@ -43,16 +43,13 @@ def case_rows(findings: Findings) -> list[CaseRow]:
     """Rows of all cases, in the scenarios' order."""
     records = {(one.scenario, one.case, one.variant): one for one in findings.run.measured()}
     variants = [one.id for one in findings.run.variants if any(one.id == variant for *_, variant in records)]
-    return [
-        CaseRow(
-            scenario,
-            case,
-            {name: _speedup_or_latency(records.get((scenario.name, case, name)), findings) for name in variants},
-        )
-        for scenario in scenarios_of(findings.run).values()
-        for place, case in dict.fromkeys(key[:2] for key in records)
-        if place == scenario.name
-    ]
+    rows, cases = [], dict.fromkeys(key[:2] for key in records)
+    for scenario in scenarios_of(findings.run).values():
+        for case in [case for name, case in cases if name == scenario.name]:
+            found = {name: records.get((scenario.name, case, name)) for name in variants}
+            cells = {name: _speedup_or_latency(one, findings) for name, one in found.items()}
+            rows.append(CaseRow(scenario, case, cells))
+    return rows
 
 
 def _speedup_or_latency(record: Record | None, findings: Findings) -> Cell:
