@@ -25,7 +25,6 @@ from llm_bench_fixtures.text import first_few
 if TYPE_CHECKING:
     from llm_bench_fixtures.report.findings import Findings
 
-TITLE = "Speed-up in each run"
 METHOD = (
     "A pooled speed-up is the mean of the runs' speed-ups, weighted by how sure each is. Its interval allows for "
     "differences between runs (Hartung and Knapp 2001): runs that agree make it narrower, and runs that are farther "
@@ -107,10 +106,8 @@ def agreement_sentence(found: Agreement) -> str:
     if spreads := {one.variant: one.spread for one in found.variants if one.spread is not None}:
         widest = max(spreads, key=spreads.__getitem__)
         sentence += f": their speed-ups differ by at most {format_share(spreads[widest])} ({widest})"
-    fewer = ", ".join(
-        f"{variant}{f' at batch {size}' if size > 1 else ''} ({runs} of {len(found.runs)})"
-        for variant, size, runs in found.of_fewer
-    )
+    batches = [(variant, f" at batch {size}" if size > 1 else "", runs) for variant, size, runs in found.of_fewer]
+    fewer = ", ".join(f"{variant}{batch} ({runs} of {len(found.runs)})" for variant, batch, runs in batches)
     return f"{sentence}. Speed-ups of fewer runs: {fewer}." if fewer else f"{sentence}."
 
 
@@ -143,7 +140,7 @@ def agreement_sections(findings: Findings) -> Iterator[Section]:
     latencies = [_row(one.variant, one.latency_s) for one in found.variants]
     peaks = [_row(one.variant, one.memory) for one in found.variants]
     note = f"Speed-ups over {run.reference}. {METHOD}"
-    yield from _section(TITLE, Notation.TIMES, times, labels, note)
+    yield from _section("Speed-up in each run", Notation.TIMES, times, labels, note)
     yield from _section("Latency in each run", Notation.SECONDS, latencies, labels, "Pooled: the median of all rounds.")
     yield from _section(f"{memory.title} in each run", Notation.BYTES, peaks, labels, "Pooled: the median of the runs.")
 

@@ -70,10 +70,10 @@ class Attempts:
         """Result of `write`; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
         path = self.folder / name
         try:
-            if not self.was_interrupted:
-                with _hearing_ctrl_c(), naming_unwritable(path):
-                    return write()
-            self.problems.append(f"{path} was not written: interrupted")
+            if self.was_interrupted:
+                raise KeyboardInterrupt
+            with _hearing_ctrl_c(), naming_unwritable(path):
+                return write()
         except KeyboardInterrupt:
             self.was_interrupted = True
             self.problems.append(f"{path} was not written: interrupted")

@@ -103,6 +103,7 @@ def findings_of(
     evidence = evidence_of(run)
     whole, run = run, evidence.run
     agreement = agreement_of(evidence)
+    agreed = [agreement_sentence(agreement)] if agreement else []
     threads = in_threads(whole, evidence.machine)
     return Findings(
         **vars(evidence),
@@ -113,11 +114,7 @@ def findings_of(
         noisy=noise_warning(evidence),
         warnings=(*_warnings(whole, so_far), *(agreement_warnings(agreement) if agreement else ())),
         answer=answer_of(evidence, need),
-        takeaways=(
-            *([agreement_sentence(agreement)] if agreement else []),
-            *thread_sentences(threads, run),
-            *takeaways(evidence),
-        ),
+        takeaways=(*agreed, *thread_sentences(threads, run), *takeaways(evidence)),
         flags={record.test: tuple(flags(run, record)) for record in run.records},
         variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},
         skipped_or_failed=tuple(_skipped_or_failed(whole)),

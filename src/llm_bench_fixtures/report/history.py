@@ -39,17 +39,11 @@ def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
 
 def _row(run: Heading, file: str) -> tuple[str, ...]:
     where = run.provenance
-    return (
-        run_name(file),
-        time_cell(run),
-        where.branch or MISSING,
-        commit_cell(where),
-        f"{where.model} (random weights)" if where.random_weights else where.model,
-        where.hardware,
-        fingerprint_of(where).digest,
-        f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state),
-        str(run.measured) if run.measured == run.records else f"{run.measured} of {run.records}",
-    )
+    names = (run_name(file), time_cell(run), where.branch or MISSING, commit_cell(where))
+    model = f"{where.model} (random weights)" if where.random_weights else where.model
+    state = f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state)
+    measured = str(run.measured) if run.measured == run.records else f"{run.measured} of {run.records}"
+    return (*names, model, where.hardware, fingerprint_of(where).digest, state, measured)
 
 
 def run_name(file: str) -> str:
@@ -72,15 +66,11 @@ def commit_cell(provenance: Provenance) -> str:
 
 def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Storage) -> dict[str, Any]:
     """The list for programs."""
-    entries = [
-        {
-            **run_facts(storage.name(run.place), run.provenance, run.state),
-            "blessed": run.blessing.reason if run.blessing else None,
-            "measured": run.measured,
-            "records": run.records,
-        }
-        for run in runs
-    ]
+    entries = []
+    for run in runs:
+        facts = run_facts(storage.name(run.place), run.provenance, run.state)
+        blessed = run.blessing.reason if run.blessing else None
+        entries.append({**facts, "blessed": blessed, "measured": run.measured, "records": run.records})
     passed_over = [{"file": storage.name(item.place), "reason": encodable(item.reason)} for item in unreadable]
     return {"storage": encodable(str(storage)), "runs": entries, "unreadable": passed_over}
 

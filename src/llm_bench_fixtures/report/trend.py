@@ -41,15 +41,13 @@ def render_trend(
     links = {commit: f"{commits}{commit}" for commit in known if commits}
     charts = [list(trend_charts(group, looks, links)) if at < MOST_DRAWN else [] for at, group in enumerate(groups)]
     titles = history.titles_of(groups).values()
+    sentences = history.sentences_of(groups) or [[history.NO_STEP]]
     page = {
         "title": "Metrics over time",
         "header": history.header_of(groups) + _what(chosen),
         "warnings": [f"Not in it: {item.reason}" for item in unreadable],
         "advice": history.ADVICE,
-        "sentences": [
-            [_linked_piece(one, links) for one in sentence]
-            for sentence in history.sentences_of(groups) or [[history.NO_STEP]]
-        ],
+        "sentences": [[_linked_piece(one, links) for one in sentence] for sentence in sentences],
         "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
         "sections": [_section(*one, links) for one in zip(titles, groups, charts, strict=True)],
         "footnotes": list(_footnotes(storage)),
@@ -88,16 +86,11 @@ def _section(title: str, group: Group, charts: Sequence[spec.Chart], links: Mapp
     for run in group.runs:
         if link := links.get(run.provenance.commit):
             linked |= {history.place_of(run): link, history.commit_cell(run.provenance): link}
-    steps = _step_table(group)
+    steps, of = _step_table(group), group.fingerprint
+    facts = [("machine", of.machine), ("process", of.process), ("libraries", of.libraries), ("corpus", of.corpus)]
     return {
         "title": title,
-        "facts": [
-            ("machine", group.fingerprint.machine),
-            ("process", group.fingerprint.process),
-            ("libraries", group.fingerprint.libraries),
-            ("corpus", group.fingerprint.corpus),
-            ("fingerprint", group.fingerprint.digest),
-        ],
+        "facts": [*facts, ("fingerprint", of.digest)],
         "note": " ".join(_notes(group, is_drawn=bool(charts))),
         "charts": charts,
         "steps": PageTable("Steps", _linked(steps, linked)) if steps else None,

@@ -209,15 +209,8 @@ def _draw(axis: Axes, chart: spec.Chart) -> None:
 
 def _draw_bar(axis: Axes, bar: spec.Bar) -> None:
     length = bar.length
-    axis.barh(
-        bar.row,
-        length.value,
-        left=bar.start,
-        color=bar.look.colour,
-        alpha=0.85 * bar.opacity,
-        xerr=_errors([length]),
-        error_kw={"ecolor": INK, "capsize": 3, "linewidth": 1.2},
-    )
+    errors: Any = {"xerr": _errors([length]), "error_kw": {"ecolor": INK, "capsize": 3, "linewidth": 1.2}}
+    axis.barh(bar.row, length.value, left=bar.start, color=bar.look.colour, alpha=0.85 * bar.opacity, **errors)
     end, side = (length.low, -1) if length.value < 0 else (length.high, 1)
     axis.annotate(
         bar.text,

@@ -95,26 +95,20 @@ def _line(line: spec.Line) -> Json:
 def _series(series: spec.Series) -> Json:
     look, points = series.look, series.points
     has_label = bool(series.label) and not series.is_line
-    modes = ("lines" * series.is_line, "markers" * (series.size > 0), "text" * has_label)
-    drawn: Json = {
-        "type": "scatter",
-        "mode": "+".join(filter(None, modes)),
-        **_about(series.variant),
-        "x": [point.x.value for point in points],
-        "y": [point.y.value for point in points],
-        **_error_bars("error_x", [point.x for point in points], look.colour),
-        **_error_bars("error_y", [point.y for point in points], look.colour),
-        "cliponaxis": series.is_line,
-        "marker": {
-            "color": look.colour if series.is_filled else "rgba(0,0,0,0)",
-            "symbol": look.marker,
-            "size": series.size * PIXELS,
-            "opacity": series.opacity,
-            "line": {"color": look.colour, "width": 0 if series.is_line else 2},
-        },
-        "hoverinfo": "text",
-        "hovertext": [hover(series.variant, point.facts) for point in points],
+    mode = "+".join(filter(None, ("lines" * series.is_line, "markers" * (series.size > 0), "text" * has_label)))
+    xs, ys = [point.x for point in points], [point.y for point in points]
+    values = {"x": [one.value for one in xs], "y": [one.value for one in ys]}
+    errors = {**_error_bars("error_x", xs, look.colour), **_error_bars("error_y", ys, look.colour)}
+    marker = {
+        "color": look.colour if series.is_filled else "rgba(0,0,0,0)",
+        "symbol": look.marker,
+        "size": series.size * PIXELS,
+        "opacity": series.opacity,
+        "line": {"color": look.colour, "width": 0 if series.is_line else 2},
     }
+    pointer = {"hoverinfo": "text", "hovertext": [hover(series.variant, point.facts) for point in points]}
+    drawn: Json = {"type": "scatter", "mode": mode, **_about(series.variant), **values, **errors}
+    drawn |= {"cliponaxis": series.is_line, "marker": marker, **pointer}
     if series.is_line:
         drawn |= {"line": {"color": look.colour, "width": 1.8, "dash": look.dash}, "opacity": series.opacity}
     if has_label:

@@ -149,10 +149,8 @@ def _facts_by_variant(findings: Findings) -> dict[str, spec.Facts]:
     """The cells of the summary, those that say something."""
     table = summary_section(findings).table
     heads = [head(column) for column in table.columns[1:]]
-    return {
-        variant: tuple((name, one) for name, one in zip(heads, others, strict=True) if one != MISSING)
-        for variant, *others in texts(table)
-    }
+    found = {variant: zip(heads, others, strict=True) for variant, *others in texts(table)}
+    return {variant: tuple(one for one in facts if one[1] != MISSING) for variant, facts in found.items()}
 
 
 def _steps(candidates: Sequence[Candidate]) -> Iterator[tuple[float, float]]:

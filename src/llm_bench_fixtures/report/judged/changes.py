@@ -72,7 +72,8 @@ class Changes:
         return self.causes(row for row in self.rows if row.verdict in STILL)
 
     def causes(self, rows: Iterable[JudgedRow]) -> list[Cause]:
-        """Causes of some of the rows, one of which stands for all timings that ended alike."""
+        """Causes of some of the rows. One stands for all timings that ended alike, and one for all metrics that did not
+        move."""
         return led(causes_of(rows, self.rows))
 
     @property
@@ -326,9 +327,6 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 def decision_json(decision: Decision) -> dict[str, Any]:
     """Decision for programs, with the comparison where there is one."""
-    return {
-        **(comparison_json(decision.comparison) if decision.comparison else {}),
-        "status": decision.status.name.lower(),
-        "exit_status": int(decision.status),
-        "reason": decision.reason,
-    }
+    compared = comparison_json(decision.comparison) if decision.comparison else {}
+    status = {"status": decision.status.name.lower(), "exit_status": int(decision.status)}
+    return {**compared, **status, "reason": decision.reason}

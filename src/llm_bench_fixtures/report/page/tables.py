@@ -128,13 +128,8 @@ def without_zeros(table: Table) -> Table:
     return table.with_columns(
         place
         for place, column in enumerate(table.columns)
-        if not _is_error(column) or any(row[place].value for row in table.rows)
+        if not (column.metric and column.metric.name.endswith("_error")) or any(row[place].value for row in table.rows)
     )
-
-
-def _is_error(column: Column) -> bool:
-    """Whether its values are the errors of another column's."""
-    return column.metric is not None and column.metric.name.endswith("_error")
 
 
 def unranked(table: Table, run: Run) -> Table:
@@ -230,8 +225,7 @@ def _heat_cell(name: str, cell: Cell, where: str, beside: str, reference: str) -
     share = min(abs(math.log(cell.value)) / FULL, 1.0)
     heat = round(FAINTEST + (STRONGEST - FAINTEST) * share)
     words = f"{kind} than {reference}" if kind != "unclear" else f"no difference from {reference} is shown"
-    lines = (name, where, text(cell), words, beside)
-    tip = "\n".join(filter(None, lines))
+    tip = "\n".join(filter(None, (name, where, text(cell), words, beside)))
     return HeatCell(name, figure(cell), spread(cell), kind, heat, cell.value, tip)
 
 

@@ -124,8 +124,4 @@ def latex(words: str) -> str:
     """
     line = printable(words.replace("\n", " ").replace("\r", " ").replace("\t", " "))
     pieces = (_LIGATURE.sub(r"\g<0>{}", one.translate(_SPECIAL)) for one in line.split(EN_DASH))
-    return "".join(map(_settable, "--".join(pieces)))
-
-
-def _settable(character: str) -> str:
-    return character if ord(character) <= LAST_LATIN else f"[U+{ord(character):04X}]"
+    return "".join(one if ord(one) <= LAST_LATIN else f"[U+{ord(one):04X}]" for one in "--".join(pieces))

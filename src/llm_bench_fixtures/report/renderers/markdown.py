@@ -14,14 +14,7 @@ from llm_bench_fixtures.report.renderers.figures import head, legend, texts
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.text import printable
 
-_SPECIAL = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "\\`*[]|~$"},
-        "<": "&lt;",
-        ">": "&gt;",
-        "&": "&amp;",
-    }
-)
+_SPECIAL = str.maketrans({**{one: f"\\{one}" for one in "\\`*[]|~$"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
 ZERO_WIDTH_SPACE = "\u200b"
 # What GitHub and GitLab make a link of, whatever escapes it: @name, #1, GH-1, !1, https://, www.
 _LINK = re.compile(r"@|[#!](?=\d)|GH(?=-\d)|:(?=//)|www(?=\.)", re.IGNORECASE)

@@ -36,7 +36,7 @@ from llm_bench_fixtures.report.tables.table import (
     Tone,
 )
 from llm_bench_fixtures.report.words.measured import (
-    Ratio,
+    RatioRow,
     describe_prompts,
     describe_workload,
     headline_sentence,
@@ -117,7 +117,7 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     return replace(table, columns=columns, notes=tuple(odd_ratios(rows, *ratio_words(findings))))
 
 
-def ratio_rows(findings: Findings, figures: Mapping[str, Figures], where: str = "") -> Iterator[Ratio]:
+def ratio_rows(findings: Findings, figures: Mapping[str, Figures], where: str = "") -> Iterator[RatioRow]:
     """Rows for `odd_ratios`. Figures of other workloads than the headline's have marks of their own.
 
     figures: by column. where: the words that follow the variants' ids.

@@ -57,7 +57,6 @@ LOAD_NOTE = (
     "requests answered within the limits; those that failed are not. Drain: until the last answer, after the load. "
     "Cached: of the prompts' tokens, from the server's cache."
 )
-IN_SUM = "all"
 DEVICE_COLUMNS = (
     *map(Column, (VARIANT, "device")),
     *(Column(name, Notation.BYTES) for name in ("weights", "peak memory")),
@@ -325,7 +324,7 @@ def _device_rows(variant: VariantResult, record: Record | None) -> Iterator[tupl
         shown = sizes.get(place, 0), peaks.get(place), rates.get(place)
         yield (Cell(variant.id), Cell(place), *(Cell(value=value) for value in shown))
     total = variant.weight_bytes, sum(peaks.values()) if peaks else None, variant.read_bytes_per_s
-    yield (Cell(variant.id), Cell(IN_SUM), *(Cell(value=value) for value in total))
+    yield (Cell(variant.id), Cell("all"), *(Cell(value=value) for value in total))
 
 
 def equivalence_sections(run: Run) -> Iterator[Section]:

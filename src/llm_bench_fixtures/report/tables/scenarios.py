@@ -12,14 +12,13 @@ from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import LATENCY, SPEEDUP, VARIANT, WHAT_RAN, Cell, Column, Section, Table
-from llm_bench_fixtures.report.words.measured import Ratio, odd_ratios, scenarios_of, title_of
+from llm_bench_fixtures.report.words.measured import RatioRow, odd_ratios, scenarios_of, title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
 
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
-CASE = "case"
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     in blocks."""
     cases = grouped(records, lambda record: record.case)
     found = [one for them in cases.values() for one in _in_shared_rounds(them)]
-    words, figures = map(Column, (CASE, VARIANT, WHAT_RAN)), (LATENCY, SPEEDUP, *map(Column.of, metrics))
+    words, figures = map(Column, ("case", VARIANT, WHAT_RAN)), (LATENCY, SPEEDUP, *map(Column.of, metrics))
     rows = tuple(tuple(_row(findings, *one, metrics)) for one in found)
     notes = odd_ratios(_ratios(findings.run.reference, found))
     table = Table((*words, *figures, Column("remarks")), rows, tuple(notes))
@@ -151,7 +150,7 @@ def _in_shared_rounds(case: Sequence[Record]) -> list[tuple[Record, Record]]:
     return [(one, shown[one.test]) for one in case]
 
 
-def _ratios(reference: str, found: Sequence[tuple[Record, Record]]) -> Iterator[Ratio]:
+def _ratios(reference: str, found: Sequence[tuple[Record, Record]]) -> Iterator[RatioRow]:
     of_reference = {shown.case: Cell.latency(shown) for _, shown in found if shown.variant == reference}
     for one, shown in found:
         name = f"{one.variant} ({one.case})" if one.case else one.variant

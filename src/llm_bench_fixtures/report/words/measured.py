@@ -32,7 +32,7 @@ SLOW = 1.5  # times the median of the scenario's other cases on the same variant
 SHOWN_DRIFT = 0.05  # a calm machine shows less
 MANY_TOKENS = 4  # times their median prompt
 NEVER_BOUND = "never"
-Ratio: TypeAlias = tuple[str, Cell, Cell, Cell]
+RatioRow: TypeAlias = tuple[str, Cell, Cell, Cell]
 """A name with the reference's latency, the own one and the speed-up, which may differ from their ratio."""
 
 
@@ -103,14 +103,12 @@ def timing_costs(run: Run) -> Iterator[str]:
         if found is None:
             yield f"What taking each token's time costs {variant} is not known from {count(len(ratios), 'pair')}."
         else:
-            yield (
-                f"Taking each token's time changed the latency of {variant} by "
-                f"{format_change(statistics.geometric_mean(ratios))} (95 % interval {format_change(found.low)} to "
-                f"{format_change(found.high)}, {len(ratios)} alternated pairs)."
-            )
+            change, low, high = map(format_change, (statistics.geometric_mean(ratios), found.low, found.high))
+            sure = f"95 % interval {low} to {high}, {len(ratios)} alternated pairs"
+            yield f"Taking each token's time changed the latency of {variant} by {change} ({sure})."
 
 
-def odd_ratios(rows: Iterable[Ratio], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ROUNDS) -> Iterator[str]:
+def odd_ratios(rows: Iterable[RatioRow], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ROUNDS) -> Iterator[str]:
     """A clause on the speed-ups whose interval doesn't hold the ratio of the latencies that stand next to them.
 
     is_what: what the speed-up is. are_what: what the latencies are.
