@@ -272,14 +272,9 @@ def _bar_chart(
     room = ROOM_FOR_NUMBERS * (max(ends) - min(ends))
     known = [(row, name, lengths[name]) for row, name in enumerate(looks) if name in lengths]
     bars = (spec.Bar(name, row, length, looks[name], text=written(length.value)) for row, name, length in known)
-    return spec.Chart(
-        name=title,
-        title=title,
-        x=spec.Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0)),
-        y=spec.rows_axis(list(looks)),
-        bars=tuple(bars),
-        height=spec.AROUND_ROWS + spec.ROW * len(looks),
-    )
+    x = spec.Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0))
+    height = spec.AROUND_ROWS + spec.ROW * len(looks)
+    return spec.Chart(title, title, x, spec.rows_axis(list(looks)), bars=tuple(bars), height=height)
 
 
 def memory_chart(findings: Findings) -> spec.Chart | None:
@@ -298,15 +293,11 @@ def memory_chart(findings: Findings) -> spec.Chart | None:
     top = max(one.points[0].y.high for one in series)
     is_log = max(latencies) > LOG_FROM * min(latencies)
     ends = (min(latencies) / WIDE_LOG_ROOM, top * WIDE_LOG_ROOM) if is_log else (0.0, BEYOND_LARGEST * top)
-    return spec.Chart(
-        name="memory",
-        title=f"Lower left is smaller and faster{details}",
-        note=f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds.",
-        x=spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND_LARGEST * max(sizes))),
-        y=spec.Axis("latency, ms", ends, is_log=is_log),
-        series=tuple(series),
-        height=460,
-    )
+    x = spec.Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND_LARGEST * max(sizes)))
+    y = spec.Axis("latency, ms", ends, is_log=is_log)
+    title = f"Lower left is smaller and faster{details}"
+    note = f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds."
+    return spec.Chart("memory", title, x, y, note, series=tuple(series), height=460)
 
 
 def _change_in_words(run: Run, name: str) -> str:

@@ -166,16 +166,11 @@ def _steps(candidates: Sequence[Candidate]) -> Iterator[tuple[float, float]]:
 def _tradeoff_series(one: Candidate, look: spec.Look, largest: float, is_best: bool, facts: spec.Facts) -> spec.Series:
     label = f"{MARK} {one.variant}" if one.is_alike and one.change.value else one.variant
     on_front = (("Pareto front", "on it"),) if is_best else ()
-    return spec.Series(
-        one.variant,
-        (spec.Point(one.tokens_per_s, one.change, (*facts, *on_front)),),
-        replace(look, marker="circle"),
-        label,
-        f", {format_bytes(one.peaks.shown)}",
-        size=max(LARGEST * math.sqrt(one.peaks.shown / largest), SMALLEST),
-        is_filled=is_best,
-        opacity=0.8 if is_best else 1.0,
-    )
+    point = spec.Point(one.tokens_per_s, one.change, (*facts, *on_front))
+    size = max(LARGEST * math.sqrt(one.peaks.shown / largest), SMALLEST)
+    detail, look = f", {format_bytes(one.peaks.shown)}", replace(look, marker="circle")
+    opacity = 0.8 if is_best else 1.0
+    return spec.Series(one.variant, (point,), look, label, detail, size, is_filled=is_best, opacity=opacity)
 
 
 def phases_chart(findings: Findings) -> spec.Chart | None:
