@@ -227,9 +227,10 @@ class LimitStep:
 
     answer: Answer
     limit: Limit
+    keeps: tuple[str, ...]
+    """The variants that are shown to keep it, without the reference and what ran the same."""
     words: str
-    """The limit, and the variants that are shown to keep it, without the reference and what ran the same: "perplexity
-    at most 1 % above fp32's: kept by bf16"."""
+    """The limit and who keeps it: "perplexity at most 1 % above fp32's: kept by bf16"."""
 
 
 @dataclass(frozen=True)
@@ -269,9 +270,9 @@ def _limit_steps(seen: Evidence, measure: QualityMeasure, answer: Answer, given:
     for bound in bounds(strictest, measure, given) if found else ():
         limit = quality_limit(measure, bound)
         answered = answer if limit == given else answer_of(seen, answer.need.with_quality(limit))
-        keeps = [name for name, one in found.items() if limit.standing_of(one) is Standing.WITHIN]
+        keeps = tuple(name for name, one in found.items() if limit.standing_of(one) is Standing.WITHIN)
         kept = f"kept by {', '.join(keeps) or 'no other variant'}"
-        yield LimitStep(answered, limit, f"{limit.words(seen.run.reference)}: {kept}")
+        yield LimitStep(answered, limit, keeps, f"{limit.words(seen.run.reference)}: {kept}")
 
 
 def intervals_of(run: Run, measure: QualityMeasure) -> dict[str, Interval]:
