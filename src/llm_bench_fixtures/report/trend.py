@@ -82,7 +82,7 @@ def _linked_piece(piece: str | Heading, links: Mapping[str, str]) -> tuple[str, 
 
 def _section(title: str, group: Group, charts: Sequence[spec.Chart], links: Mapping[str, str]) -> dict[str, object]:
     """The part of the page on one fingerprint."""
-    linked = {}
+    linked: dict[str, str] = {}
     for run in group.runs:
         if link := links.get(run.provenance.commit):
             linked |= {history.place_of(run): link, history.commit_cell(run.provenance): link}
