@@ -25,7 +25,8 @@ AUTOSAVED = re.compile(r"(\d+)_[^_]*_\d{8}_\d{6}(_uncommitted-changes)?", re.ASC
 COLUMNS = (
     *map(Column, ("run", "started (UTC)", "branch", "commit")),
     *(Column(name, droppable=place) for name, place in (("model", 3), ("machine", 4), ("fingerprint", 2))),
-    *(Column("state"), Column("measured", Notation.TEXT, droppable=1)),
+    Column("state"),
+    Column("measured", Notation.TEXT, droppable=1),
 )
 MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
 NO_STEP = "No step found."

@@ -134,12 +134,12 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     in blocks."""
     cases = grouped(records, lambda record: record.case)
     found = [one for them in cases.values() for one in _in_shared_rounds(them)]
-    words, figures = map(Column, ("case", VARIANT, WHAT_RAN)), (LATENCY, SPEEDUP, *map(Column.of, metrics))
+    columns = (*map(Column, ("case", VARIANT, WHAT_RAN)), LATENCY, SPEEDUP, *map(Column.of, metrics), Column("remarks"))
     rows = tuple(tuple(_row(findings, *one, metrics)) for one in found)
     notes = odd_ratios(_ratios(findings.run.reference, found))
-    table = Table((*words, *figures, Column("remarks")), rows, tuple(notes))
-    is_shown = {0: len(cases) > 1, table.columns.index(SPEEDUP): any(record.reference_s for record in records)}
-    return table.with_columns(at for at in range(len(table.columns)) if is_shown.get(at, True))
+    needed = {0: len(cases) > 1, columns.index(SPEEDUP): any(record.reference_s for record in records)}
+    shown = (at for at in range(len(columns)) if needed.get(at, True))
+    return Table(columns, rows, tuple(notes)).with_columns(shown)
 
 
 def _in_shared_rounds(case: Sequence[Record]) -> list[tuple[Record, Record]]:
