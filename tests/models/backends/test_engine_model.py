@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from llm_bench_fixtures.models.backends.engine_model import BatchCounter
+from llm_bench_fixtures.models.model import BatchCounter
 
 
 def test_a_token_is_told_of_once_all_rows_have_it() -> None:

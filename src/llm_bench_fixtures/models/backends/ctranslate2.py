@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device
+from llm_bench_fixtures.models.model import BatchCounter, EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant, quantized_from

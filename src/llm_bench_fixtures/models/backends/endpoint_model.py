@@ -15,9 +15,8 @@ from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, Worklo
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, is_loopback, read_key
 from llm_bench_fixtures.models.backends.endpoint_protocol import ScoringApi, Served, StreamedAnswer, explore
-from llm_bench_fixtures.models.backends.engine_model import BatchCounter, unpadded
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.model import Model, ModelFacts, Reply, Send
+from llm_bench_fixtures.models.model import BatchCounter, Model, ModelFacts, Reply, Send, unpadded
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
 from llm_bench_fixtures.processes.environment import most_open_files
 from llm_bench_fixtures.progress import tell_share

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backends import gguf_files
-from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
+from llm_bench_fixtures.models.model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backends import onnx_graphs
-from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import load_float32
+from llm_bench_fixtures.models.model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
