@@ -15,7 +15,7 @@ from families import BY_NAME, IS_TRANSFORMERS_5
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.backends.bnb_layers import Reason, left_out_of, other_weights
+from llm_bench_fixtures.models.backends.bitsandbytes import Reason, left_out_of, other_weights
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models import weights
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
-from llm_bench_fixtures.models.backends import bnb_layers
+from llm_bench_fixtures.models.backends import bitsandbytes
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
 from llm_bench_fixtures.models.folders import local_config
@@ -89,7 +89,7 @@ def load(request: LoadRequest) -> TransformersModel:
         precision.actual,
         label=_label(stored, layers, share, compute, precision),
         compute=compute.actual if compute else None,
-        scales=bnb_layers.scales_of(module),
+        scales=bitsandbytes.scales_of(module),
         quantized_share=share,
     )
     buffers = weights.storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
@@ -125,9 +125,9 @@ def _use_once(module: Any, stored: StoredQuantization, device: Device) -> None:
     """Run each layer once, as some pack or unpack their weights when they are first used, and let go of the files."""
     import torch
 
-    if stored.method == "bitsandbytes" and bnb_layers.repacks_on(device):
-        bnb_layers.repack(module)
-        weights.unmap(bnb_layers.other_weights(module))
+    if stored.method == "bitsandbytes" and bitsandbytes.repacks_on(device):
+        bitsandbytes.repack(module)
+        weights.unmap(bitsandbytes.other_weights(module))
         return
     one = torch.ones(1, 1, dtype=torch.int64, device=device.name)
     with torch.inference_mode():
@@ -157,7 +157,7 @@ def _compute(
         return None
     if stored.method != "bitsandbytes":
         return precision
-    if bnb_layers.repacks_on(device):
+    if bitsandbytes.repacks_on(device):
         return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
     own = next((parse_precision(str(layer.compute_dtype)) for layer in layers if layer.compute_dtype), None)
     return replace(precision, actual=own, requested=own, reason="") if own else precision

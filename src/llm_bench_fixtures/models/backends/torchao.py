@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backend import Backend, Chosen, unavailable_where
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
+from llm_bench_fixtures.models.backends.bitsandbytes import left_out_of
 from llm_bench_fixtures.models.device import resolve_precision
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
