@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import Backend, first_missing
-from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
@@ -165,7 +164,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     key: Key = {
         **conversion.key_of(request, LIBRARIES),
         "config": f"static {instruction_set()} {STATIC_OPERATORS}",
-        "calibration": calibration.recipe(texts),
+        "calibration": graphs.recipe(texts),
     }
     name = request.source.name
 
@@ -173,12 +172,12 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
         with request.progress.activity(Phase.CALIBRATING, f"calibrating {name} on generated text"):
             module, tokenizer = graphs.open_model(exported.folder, request.device), request.source.load_tokenizer()
             graph = graphs.only_graph(exported.folder)
-            ranges, passes = calibration.calibrate(module, tokenizer, texts, graph, folder, STATIC_OPERATORS)
+            ranges, passes = graphs.calibrate(module, tokenizer, texts, graph, folder, STATIC_OPERATORS)
             del module  # its session holds the weights
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
             module = _quantize(request, exported.folder, folder, ranges)
         with request.progress.activity(Phase.CALIBRATING, f"checking {name} in int8 against float32"):
-            calibration.check_close(passes, module.session)
+            graphs.check_close(passes, module.session)
 
     return request.store.get("onnx-int8-static", key, build)
 
