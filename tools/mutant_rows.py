@@ -412,7 +412,7 @@ MUTANTS = (
     ),
     Mutant(
         "adapter-is-trusted",
-        "models/trust.py",
+        "models/files.py",
         "if (folder / ADAPTER).exists():",
         "if False:",
         "tests/faults/test_model_faults.py",

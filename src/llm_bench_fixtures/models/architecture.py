@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
 from llm_bench_fixtures.models.experts import MATRIX, active_weights
-from llm_bench_fixtures.models.trust import unusable
+from llm_bench_fixtures.models.files import unusable
 from llm_bench_fixtures.models.weights import linear_layers
 
 if TYPE_CHECKING:

@@ -8,26 +8,19 @@ memory.
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, NotCausal, first_line, reason_of
+from llm_bench_fixtures.models import files
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.conversion import logits_of
-from llm_bench_fixtures.models.files import (
-    LONGEST_SHOWN,
-    check_files,
-    check_own_weights,
-    pickle_files,
-    safetensors_files,
-)
-from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 from llm_bench_fixtures.models.variants import parse_precision, tolerance_of
 from llm_bench_fixtures.processes.memory import free_memory_bytes
-from llm_bench_fixtures.text import without_middle
 from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMPTS, read_corpus
 
 if TYPE_CHECKING:
@@ -51,7 +44,10 @@ COUNT = frozenset({"n", "num"})
 def check_counts(config: object) -> None:
     """Raise CandidateFailed for a config, as its file has it, that asks for more than any model that there is."""
     layers = experts = 0
-    for name, count in _integers(config):
+    for names, value in files.values_in(config):
+        if not names or not isinstance(value, (int, float)) or not abs(value) < math.inf:
+            continue
+        name, count = names[-1], int(value)
         words = name.lower().split("_")
         if _counts(words, PARTS):
             _check(name, count, MOST_PARTS)
@@ -71,18 +67,6 @@ def _counts(words: list[str], things: frozenset[str]) -> bool:
     """Whether a name of these words says how many of the things there are: num_hidden_layers, moe_num_experts,
     decoder_layers, zero_expert_num; but neither block_size nor vocab_size_per_layer_input."""
     return words[-1] in things or (bool(COUNT & {words[0], words[-1]}) and bool(things & {*words}))
-
-
-def _integers(value: object, name: str = "") -> Iterator[tuple[str, int]]:
-    """Integers of the config, its parts and its lists, each with its name."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _integers(inner, str(key))
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _integers(inner, name)
-    elif isinstance(value, (int, float)) and abs(value) < float("inf"):
-        yield name, int(value)
 
 
 REASON = (
@@ -151,10 +135,10 @@ def check_usable(source: ModelSource, examine: Callable[[ModelSource, Check], Fo
     examine: makes the check of what libraries have to read. Raises CandidateFailed; UntrustedCode where its own code
     would have to run, and isn't allowed to.
     """
-    check_files(source.folder)
-    check_trusted(source.folder, source.trust_remote_code)
-    check_counts(read_config(source.folder))
-    check_own_weights(source.folder)
+    files.check_files(source.folder)
+    files.check_trusted(source.folder, source.trust_remote_code)
+    check_counts(files.read_config(source.folder))
+    files.check_own_weights(source.folder)
     footprint = examine(source, check_parts)
     check_weights(source.folder)
     return footprint
@@ -175,7 +159,7 @@ def check_parts(source: ModelSource, tell: Tell) -> Footprint:
 def _number(what: str, value: object) -> int:
     """The value, if it is a whole number above 0. Raises CandidateFailed."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CandidateFailed(f"{what} is {without_middle(repr(value), LONGEST_SHOWN)}, and has to be a number above 0")
+        raise CandidateFailed(f"{what} is {files.shown(repr(value))}, and has to be a number above 0")
     return value
 
 
@@ -189,7 +173,7 @@ def _loaded(what: str, load: Callable[[], T]) -> T:
     try:
         return load()
     except Exception as error:  # what transformers, tokenizers and remote code raise has no narrower base
-        raise unusable(what, error) from error
+        raise files.unusable(what, error) from error
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
@@ -223,8 +207,8 @@ def _check_growth(tokenizer: PreTrainedTokenizerBase) -> None:
 
 def check_loads(source: ModelSource) -> None:
     """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
-    files = safetensors_files(source.folder) or pickle_files(source.folder)
-    check_fits(sum(path.stat().st_size for path in files) + source.footprint.buffer_bytes)
+    stored = files.safetensors_files(source.folder) or files.pickle_files(source.folder)
+    check_fits(sum(path.stat().st_size for path in stored) + source.footprint.buffer_bytes)
     try:
         module = source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base
@@ -256,8 +240,8 @@ def check_weights(folder: Path) -> None:
     """Raise CandidateFailed unless the folder holds whole safetensors files, or PyTorch checkpoints of tensors only."""
     from safetensors import SafetensorError, safe_open
 
-    shards = safetensors_files(folder)
-    pickles = [] if shards else pickle_files(folder)
+    shards = files.safetensors_files(folder)
+    pickles = [] if shards else files.pickle_files(folder)
     if not shards and not pickles:
         raise CandidateFailed("no weights (model*.safetensors or pytorch_model*.bin) in its folder")
     for path in shards:

@@ -1,19 +1,89 @@
-"""The files of a model's folder: which may be read, and which hold its weights.
+"""The files of a model's folder: which may be read, which hold its weights, and which could run code of its author.
+
+The last are refused, unless the user trusts them.
 
 Weights are looked for as transformers does it, so that what is checked and recorded is what is loaded.
+
+transformers asks before it imports the modules that a config names (`auto_map`). It doesn't ask about what
+`check_trusted` looks for: in a local folder it takes all of it for the user's own. What never runs needs no look:
+pickles are read as tensors only, chat templates are rendered only if asked for, and in a sandbox (`chat.py`), and of
+ONNX graphs only our own exports are opened.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from llm_bench_fixtures.errors import CandidateFailed, reason_of
-from llm_bench_fixtures.models.trust import read_config, read_json
-from llm_bench_fixtures.reading import listed, refusals
+from llm_bench_fixtures.errors import CandidateFailed, UntrustedCode, reason_of
+from llm_bench_fixtures.reading import listed, refusal, refusals
 from llm_bench_fixtures.text import printable, without_middle
+
+CUSTOM_GENERATE = "custom_generate/generate.py"
+ADAPTER = "adapter_config.json"
+MOST_CONFIG_BYTES = 20_000_000  # published ones have some thousand, some with a name for each of their labels a million
+NAMING_CODE = (
+    "implementation",
+    "kernel",
+)  # in keys of a config that may lead to a hub repository of compiled code
+
+
+def check_trusted(folder: Path, trust_remote_code: bool) -> None:
+    """Raise UntrustedCode where loading or generating would run code that the folder holds, or names elsewhere."""
+    if trust_remote_code:
+        return
+    if (folder / CUSTOM_GENERATE).exists():
+        raise UntrustedCode(f"{CUSTOM_GENERATE} in its folder would take the place of generate")
+    if (folder / ADAPTER).exists():
+        raise UntrustedCode(f"{ADAPTER} in its folder names another model to load (merge the adapter into that one)")
+    for names, value in values_in(read_config(folder)):
+        names_code = any(part in name for name in names for part in NAMING_CODE)
+        if names_code and isinstance(value, str) and "/" in value:
+            raise UntrustedCode(f"its config names {value}, compiled code from the hub")
+
+
+def unusable(what: str, error: Exception) -> CandidateFailed:
+    """The reason that a part of a model can't be loaded; in our words where its own code would have to run for that."""
+    if "trust_remote_code" in str(error):
+        return UntrustedCode(f"its {what} needs code of its own")
+    return CandidateFailed(f"no usable {what}: {reason_of(error)}")
+
+
+def read_config(folder: Path) -> object:
+    """Content of the folder's config.json; None where there is no JSON, which loading the config will say better.
+
+    Raises CandidateFailed for one that is too large to be read.
+    """
+    return read_json(folder / "config.json")
+
+
+def read_json(path: Path) -> object:
+    """Content of a JSON file of a model's folder; None where it is missing, may not be read, or is no JSON.
+
+    Raises CandidateFailed for one that is too large to be read.
+    """
+    if refusal(path) or not path.is_file():
+        return None
+    if path.stat().st_size > MOST_CONFIG_BYTES:
+        raise CandidateFailed(f"its {path.name} has {path.stat().st_size:,} bytes; {MOST_CONFIG_BYTES:,} are the most")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def values_in(value: object, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Each value in what was read from JSON, whole ones before their parts, and the names that lead to it."""
+    yield names, value
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from values_in(inner, (*names, str(name)))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from values_in(inner, names)
+
 
 LONGEST_SHOWN = 200  # characters of a name in a message
 INDEX = ".index.json"
@@ -67,7 +137,7 @@ def _check_tokenizer_files(folder: Path) -> None:
     for key, value in named.items():
         if _exists(Path(value)) and not Path(value).parent.resolve().is_relative_to(folder.resolve()):
             raise CandidateFailed(
-                f"its {TOKENIZER_CONFIG} names a file outside of its folder: {_shown(key)}, {_shown(value)}; copy that "
+                f"its {TOKENIZER_CONFIG} names a file outside of its folder: {shown(key)}, {shown(value)}; copy that "
                 "file into the folder under its usual name, and leave the name out"
             )
 
@@ -81,22 +151,12 @@ def _exists(path: Path) -> bool:
 
 def check_own_weights(folder: Path) -> None:
     """Raise CandidateFailed where the config names a weights file, which transformers alone would load."""
-    for value in _own_weights(read_config(folder)):
-        raise CandidateFailed(
-            f"its config.json has {OWN_WEIGHTS} ({_shown(value)}), and libraries other than transformers would load "
-            "other weights; give that file the usual name, and leave the key out"
-        )
-
-
-def _own_weights(config: object) -> Iterator[object]:
-    """Names of own weights in any part of the config: a model of several media may be run by the config of its text
-    alone."""
-    if not isinstance(config, dict):
-        return
-    for key, value in config.items():
-        if key == OWN_WEIGHTS and value is not None:
-            yield value
-        yield from _own_weights(value)
+    for names, value in values_in(read_config(folder)):  # also of a text's part, which may run by itself
+        if names[-1:] == (OWN_WEIGHTS,) and value is not None:
+            raise CandidateFailed(
+                f"its config.json has {OWN_WEIGHTS} ({shown(value)}), and libraries other than transformers would "
+                "load other weights; give that file the usual name, and leave the key out"
+            )
 
 
 def safetensors_files(folder: Path) -> list[Path]:
@@ -130,8 +190,8 @@ def shards_in(index: Path) -> list[Path]:
     shards = sorted(index.parent / name for name in set(named))
     outside = [path for path in shards if path.parent != index.parent or path.name == ".."]
     if outside:
-        raise CandidateFailed(f"{index.name} names files outside of its folder, such as {_shown(outside[0])}")
-    missing = [_shown(path.name) for path in shards if not _exists(path)]
+        raise CandidateFailed(f"{index.name} names files outside of its folder, such as {shown(outside[0])}")
+    missing = [shown(path.name) for path in shards if not _exists(path)]
     if missing:
         more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
         are = "are" if len(missing) > 1 else "is"
@@ -139,5 +199,5 @@ def shards_in(index: Path) -> list[Path]:
     return shards
 
 
-def _shown(name: object) -> str:
+def shown(name: object) -> str:
     return printable(without_middle(str(name), LONGEST_SHOWN))

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import CandidateFailed, InvalidSetting, first_line
-from llm_bench_fixtures.models.files import safetensors_files
+from llm_bench_fixtures.models.files import read_config, safetensors_files
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER
-from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.reading import refusal
 

@@ -13,9 +13,8 @@ from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights
 from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.digest import model_digests
-from llm_bench_fixtures.models.files import safetensors_files
+from llm_bench_fixtures.models.files import check_trusted, read_config, safetensors_files
 from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
-from llm_bench_fixtures.models.trust import check_trusted, read_config
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -23,8 +23,8 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Maker, Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.models.files import read_config
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES
-from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
