@@ -17,7 +17,7 @@ from llm_bench_fixtures.cli.cache import run
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.history.storage import find_storage, select_run
 from llm_bench_fixtures.models.files import check_files
-from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.models.source import local_folder
 from llm_bench_fixtures.plugin.hooks import refuse_unreadable_storage
 from llm_bench_fixtures.reading import listed, refusal
 from llm_bench_fixtures.workloads import read_corpus

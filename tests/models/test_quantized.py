@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
+from llm_bench_fixtures.models.source import StoredQuantization, stored_quantization
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
 GPTQ = {"quant_method": "gptq", "bits": 8, "group_size": -1, "desc_act": False}

@@ -8,8 +8,7 @@ import pytest
 from safetensors.torch import save_file
 from torch import zeros
 
-from llm_bench_fixtures.models.folders import modeling_module
-from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource, count_weights
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource, count_weights, modeling_module
 
 # GPT-2 of width 256: token and position tables, four layers of 12 x 256 x 256 weights, 9 x 256 biases and
 # two layer norms, and a last layer norm. The output layer is the token table.

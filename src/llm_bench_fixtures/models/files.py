@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from llm_bench_fixtures.errors import CandidateFailed, UntrustedCode, reason_of
@@ -24,10 +24,18 @@ from llm_bench_fixtures.text import printable, without_middle
 CUSTOM_GENERATE = "custom_generate/generate.py"
 ADAPTER = "adapter_config.json"
 MOST_CONFIG_BYTES = 20_000_000  # published ones have some thousand, some with a name for each of their labels a million
-NAMING_CODE = (
-    "implementation",
-    "kernel",
-)  # in keys of a config that may lead to a hub repository of compiled code
+NAMING_CODE = ("implementation", "kernel")  # in keys of a config above a hub repository of compiled code, if any
+LONGEST_SHOWN = 200  # characters of a name in a message
+INDEX = ".index.json"
+MOST_INDEX_BYTES = 200_000_000  # indices of the largest published models have 20 million
+OF_FILES = (".json", ".safetensors", ".bin", ".model", ".jinja")  # ends of names that libraries open
+READ_FOLDERS = ("additional_chat_templates", "custom_generate")  # by libraries; an index may name none: see `shards_in`
+MOST_FILES = 100_000  # in a folder: no model has a thousand, somebody's home has more
+OWN_WEIGHTS = "transformers_weights"  # in a config: the file that transformers loads in place of the usual one
+TOKENIZER_CONFIG = "tokenizer_config.json"
+NAMING_FILES = ("_file", "_spm")  # ends of the keys in a tokenizer's settings that name its files
+NEVER_OPENED = ("special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file")
+"""Keys that name files, but which transformers passes over: they name where the author's own machine had them."""
 
 
 def check_trusted(folder: Path, trust_remote_code: bool) -> None:
@@ -85,23 +93,11 @@ def values_in(value: object, names: tuple[str, ...] = ()) -> Iterator[tuple[tupl
             yield from values_in(inner, names)
 
 
-LONGEST_SHOWN = 200  # characters of a name in a message
-INDEX = ".index.json"
-MOST_INDEX_BYTES = 200_000_000  # indices of the largest published models have 20 million
-OF_FILES = (".json", ".safetensors", ".bin", ".model", ".jinja")  # ends of names that libraries open
-READ_FOLDERS = ("additional_chat_templates", "custom_generate")  # an index may name none: see `shards_in`
-MOST_FILES = 100_000  # in a folder: no model has a thousand, somebody's home has more
-OWN_WEIGHTS = "transformers_weights"  # in a config: the file that transformers loads in place of the usual one
-TOKENIZER_CONFIG = "tokenizer_config.json"
-NAMING_FILES = ("_file", "_spm")  # ends of the keys in a tokenizer's settings that name its files
-NEVER_OPENED = ("special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file")
-"""Keys that name files, but which transformers passes over: they name where the author's own machine had them."""
-
-
 def check_files(folder: Path) -> None:
     """Raise CandidateFailed for a folder with a file that reading may never end of, or that names files elsewhere."""
+    folders = (folder, *(folder / name for name in READ_FOLDERS))
     try:
-        files = listed(islice(_read_of(folder), MOST_FILES + 1))
+        files = listed(islice(chain.from_iterable(one.glob("*") for one in folders), MOST_FILES + 1))
     except TimeoutError as error:
         raise CandidateFailed(str(error)) from error
     if len(files) > MOST_FILES:
@@ -114,12 +110,6 @@ def check_files(folder: Path) -> None:
     if (folder / "config.json").is_symlink() and not (folder / "config.json").exists():
         raise CandidateFailed("its config.json is a link to no file")
     _check_tokenizer_files(folder)
-
-
-def _read_of(folder: Path) -> Iterator[Path]:
-    """Files in the folder itself, and in the subfolders that libraries read."""
-    for one in (folder, *(folder / name for name in READ_FOLDERS)):
-        yield from one.glob("*")
 
 
 def _check_tokenizer_files(folder: Path) -> None:

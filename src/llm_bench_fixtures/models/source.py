@@ -1,23 +1,26 @@
-"""The folder that a model is loaded from."""
+"""The folder that a model is loaded from: in the package, a folder of the user's, or a snapshot from the hub."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights
+from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, InvalidSetting, first_line
 from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.digest import model_digests
 from llm_bench_fixtures.models.files import check_trusted, read_config, safetensors_files
-from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
+from llm_bench_fixtures.options.parsers import parse_path
+from llm_bench_fixtures.reading import refusal
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+    from llm_bench_fixtures.options.settings import Settings
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "assets" / "tiny"
@@ -150,3 +153,129 @@ def _stored_tensors(folder: Path) -> Iterator[Any]:
         with safe_open(path, framework="np") as tensors:
             for name in tensors.keys():  # noqa: SIM118  # no dict
                 yield tensors.get_slice(name)
+
+
+def model_folder(name: str, settings: Settings) -> Path:
+    if name == TINY:
+        return TINY_FOLDER
+    folder = local_folder(name)
+    if folder is not None:
+        return folder
+    if name.startswith((".", "/", "~")):
+        raise CandidateFailed("no such folder")
+    return download(name, ("*.json", "*.model", "*.txt", "*.jinja"), settings, weights=True)
+
+
+def modeling_module(name: str) -> str:
+    """The module of transformers that will run the model, told from a local folder's config alone; empty where that
+    doesn't tell. There may be no module of that name."""
+    kind = local_config(name).get("model_type")
+    module = str(kind).replace("-", "_")
+    return f"transformers.models.{module}.modeling_{module}" if kind and module.isidentifier() else ""
+
+
+def local_config(name: str) -> Mapping[str, Any]:
+    """Content of a local folder's config; empty where there is none that can be read, which finding the model says."""
+    try:
+        folder = TINY_FOLDER if name == TINY else local_folder(name)
+        config = None if folder is None else read_config(folder)
+    except (CandidateFailed, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder of that name; None where there is none.
+
+    Raises CandidateFailed for the home of an unknown user, and for what isn't read.
+    """
+    try:
+        folder = parse_path(name)
+    except InvalidSetting as error:
+        raise CandidateFailed(str(error)) from error
+    if why := refusal(folder):
+        raise CandidateFailed(why)
+    return folder if folder.is_dir() else None
+
+
+def download(name: str, patterns: Sequence[str], settings: Settings, *, weights: bool) -> Path:
+    """The local snapshot of a hub repository: safetensors where it has them, else the PyTorch checkpoint."""
+    from huggingface_hub import errors, snapshot_download
+
+    wanted = [*patterns, "*.py"] if settings.trust_remote_code else [*patterns]
+    allowed = [*wanted, "model*.safetensors"] if weights else wanted
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=allowed, ignore_patterns=["*/*"]))
+        if weights and not safetensors_files(folder):
+            snapshot_download(name, allow_patterns=["pytorch_model*.bin*"], ignore_patterns=["*/*"])
+    except errors.HFValidationError:
+        raise CandidateFailed("neither a folder nor a hub id") from None
+    except errors.GatedRepoError:
+        raise CandidateFailed("gated on the hub: accept its terms there and log in with `hf auth login`") from None
+    except errors.RepositoryNotFoundError:
+        raise CandidateFailed("no such repository on the hub, or it is private") from None
+    except errors.LocalEntryNotFoundError:
+        raise CandidateFailed("not in the local cache, and the hub can't be reached") from None
+    except OSError as error:
+        raise CandidateFailed(f"the download failed: {first_line(error)}") from error
+    return folder
+
+
+KEYS = ("quantization_config", "compression_config")  # keys of a config.json; older compressed-tensors wrote the latter
+LONGEST = 60  # characters of a text that stands in a label
+
+
+@dataclass(frozen=True)
+class StoredQuantization:
+    """Quantization that a checkpoint's config states."""
+
+    method: str
+    """transformers' name for the format: "gptq"."""
+
+    scheme: str
+    """Bits, groups and the like, for people; empty where the config doesn't say."""
+
+    def __str__(self) -> str:
+        return f"{self.method}, {self.scheme}" if self.scheme else self.method
+
+
+def stored_quantization(config: object) -> StoredQuantization | None:
+    """Quantization that a config.json states; None for weights that aren't quantized."""
+    found = _quantization_in(config)
+    if found is None:
+        return None
+    is_4_bit, is_8_bit = (bool(found.get(f"load_in_{bits}bit")) for bits in (4, 8))
+    method = "bitsandbytes" if is_4_bit or is_8_bit else str(found.get("quant_method") or "of an unknown method")
+    if method == "bitsandbytes":
+        scheme = str(found.get("bnb_4bit_quant_type") or "4 bits") if is_4_bit else "int8"
+    elif method == "compressed-tensors":
+        scheme = _scheme_of_groups(found)
+    else:
+        scheme = _scheme_of_bits(found)
+    return StoredQuantization(method[:LONGEST], scheme[:LONGEST])
+
+
+def _quantization_in(config: object) -> Mapping[str, Any] | None:
+    """Quantization of a config, also of a model of several media, whose decoder has a config of its own."""
+    for part in (config, config.get("text_config") if isinstance(config, dict) else None):
+        found = [part.get(key) for key in KEYS] if isinstance(part, dict) else []
+        first = next((one for one in found if isinstance(one, dict) and one), None)
+        if first is not None:
+            return first
+    return None
+
+
+def _scheme_of_bits(found: Mapping[str, Any]) -> str:
+    bits, size = found.get("bits"), found.get("group_size")
+    groups = f" in groups of {size}" if isinstance(size, int) and size > 0 else ""
+    return f"{bits} bits{groups}" if isinstance(bits, int) else ""
+
+
+def _scheme_of_groups(found: Mapping[str, Any]) -> str:
+    """Scheme of compressed-tensors: its format, and the bits of the first group of layers."""
+    groups = found.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, dict) else None
+    weights = first.get("weights") if isinstance(first, dict) else None
+    bits = weights.get("num_bits") if isinstance(weights, dict) else None
+    known = (str(found.get("format") or ""), f"{bits} bits" if isinstance(bits, int) else "")
+    return ", ".join(filter(None, known))

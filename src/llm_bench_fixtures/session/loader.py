@@ -18,7 +18,6 @@ from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_wi
 from llm_bench_fixtures.models.backend import Backend, first_missing
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.checks import check_causal
-from llm_bench_fixtures.models.folders import modeling_module
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
@@ -36,6 +35,7 @@ from llm_bench_fixtures.models.needs import (
     predict,
 )
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import modeling_module
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.processes.launch import await_imports, can_fork, start_importing

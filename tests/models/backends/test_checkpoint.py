@@ -20,9 +20,8 @@ from llm_bench_fixtures.models.backends.checkpoint import with_reference
 from llm_bench_fixtures.models.checks import check_usable
 from llm_bench_fixtures.models.device import ResolvedPrecision, resolve_device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
-from llm_bench_fixtures.models.quantized import StoredQuantization
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.source import ModelSource, StoredQuantization
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.workloads import CacheKind

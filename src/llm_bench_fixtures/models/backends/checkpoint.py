@@ -18,8 +18,7 @@ from llm_bench_fixtures.models.backend import Backend, Chosen, installed_version
 from llm_bench_fixtures.models.backends import bitsandbytes
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
-from llm_bench_fixtures.models.folders import local_config
-from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
+from llm_bench_fixtures.models.source import StoredQuantization, local_config, stored_quantization
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.options.parsers import LoadFormat

@@ -12,9 +12,8 @@ from llm_bench_fixtures.models.attention import attention_choice, check_attentio
 from llm_bench_fixtures.models.backend import Backend, unavailable_where
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_device, resolve_precision
 from llm_bench_fixtures.models.files import check_trusted
-from llm_bench_fixtures.models.folders import local_config, local_folder
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage, estimated_weights
-from llm_bench_fixtures.models.source import count_weights
+from llm_bench_fixtures.models.source import count_weights, local_config, local_folder
 from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, spread_choice, why_not_spread
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, tolerance_of
