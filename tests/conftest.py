@@ -21,7 +21,7 @@ from hypothesis import settings as hypothesis_settings
 
 from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
-from llm_bench_fixtures.models import tryout
+from llm_bench_fixtures.models import quarantine
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -131,8 +131,7 @@ def make_request(cpu: Device, session_store: ArtifactStore, tiny_source: ModelSo
 def preloaded() -> Iterator[None]:
     """The process that others are forked from imports what models need, which each would else do by itself."""
     engines = (module for name in ("torch", "bitsandbytes") for module in find_backend(name).imports)
-    asking = ("llm_bench_fixtures.models.chat", "llm_bench_fixtures.models.tokenizing")
-    imports = (*MEASURING, *engines, *tryout.IMPORTS, *asking)
+    imports = (*MEASURING, *engines, *quarantine.IMPORTS, "llm_bench_fixtures.models.chat")
     ensure_server = launch._ensure_server
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "_ensure_server", lambda modules=(): ensure_server((*modules, *imports)))

@@ -566,7 +566,7 @@ def test_what_a_library_would_die_of_costs_its_candidate_only(
     plant: Plant, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bugs: the run was killed by the system, aborted by a library, or had no end."""
-    monkeypatch.setattr("llm_bench_fixtures.models.tryout.MOST_BYTES", 400_000_000)
+    monkeypatch.setattr("llm_bench_fixtures.models.quarantine.MOST_BYTES", 400_000_000)
     plant(folder)
     ((name, found),) = find(folder, "tiny").passed_over
     assert (name, found[: len(reason)]) == (str(folder), reason)
@@ -577,7 +577,7 @@ def test_what_takes_too_long_to_build_costs_its_candidate_only(
     options: Mapping[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part for each language in each layer: neither number is large, their product is."""
-    monkeypatch.setattr("llm_bench_fixtures.models.tryout.LONGEST_S", 1.0)
+    monkeypatch.setattr("llm_bench_fixtures.models.quarantine.LONGEST_S", 1.0)
     names = [f"language {number}" for number in range(10_000)]
     change(folder, "config.json", model_type="xmod", is_decoder=True, num_hidden_layers=10_000, languages=names)
     with pytest.raises(NoCandidateLoaded, match="  to read its config takes more than 1 s\n"):

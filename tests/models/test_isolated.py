@@ -25,8 +25,8 @@ from llm_bench_fixtures.measure.timing import run_round, without_preemptions
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.loading import LoadRequest
+from llm_bench_fixtures.models.quarantine import TokenizerApart
 from llm_bench_fixtures.models.source import ModelSource
-from llm_bench_fixtures.models.tokenizing import TokenizerApart
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant, waiting_passively, with_threads
 from llm_bench_fixtures.processes.calls import NEVER, Preemptions

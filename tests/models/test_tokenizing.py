@@ -11,9 +11,9 @@ import pytest
 from small_models import write_model
 
 from llm_bench_fixtures.errors import TokenizerFailed
-from llm_bench_fixtures.models import tokenizing
+from llm_bench_fixtures.models import quarantine
+from llm_bench_fixtures.models.quarantine import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.session.recording import _decoded
 from llm_bench_fixtures.text import LONGEST
 from llm_bench_fixtures.workloads import Prompts, Tokenizer
@@ -83,7 +83,7 @@ def test_a_text_without_end_is_cut_where_it_was_made(apart: TokenizerApart) -> N
 
 
 def test_what_is_cut_short_leaves_no_late_answer(apart: TokenizerApart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizing, "LONGEST_S", 0.0)
+    monkeypatch.setattr(quarantine, "LONGEST_S", 0.0)
     with pytest.raises(TokenizerFailed, match="failed: this takes more than 0 s"):
         apart._ask(_never_ends)
     monkeypatch.undo()
@@ -93,7 +93,7 @@ def test_what_is_cut_short_leaves_no_late_answer(apart: TokenizerApart, monkeypa
 def test_a_decoder_that_multiplies_costs_the_texts_only(apart: TokenizerApart, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: pytest's process decoded what a model generates, and was aborted with all that was measured."""
     apart.close()
-    monkeypatch.setattr(tokenizing, "MOST_BYTES", 400_000_000)
+    monkeypatch.setattr(quarantine, "MOST_TOKENIZER_BYTES", 400_000_000)
     prompts = Prompts(apart)
     ids = prompts.encode("x" * 100)
     texts, reason = _decoded(prompts, (ids,), is_remote=False)

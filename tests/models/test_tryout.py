@@ -12,8 +12,8 @@ import pytest
 from llm_bench_fixtures.errors import CandidateFailed, NotCausal
 from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.checks import Tell
+from llm_bench_fixtures.models.quarantine import examine
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.tryout import examine
 
 TAKES_BYTES = 3_000_000_000
 
@@ -65,7 +65,7 @@ def test_others_are_examined_in_this_process(changes: dict[str, object], in_proc
 
 
 def test_memory_is_bounded_there(source: ModelSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_bench_fixtures.models.tryout.MOST_BYTES", TAKES_BYTES // 2)
+    monkeypatch.setattr("llm_bench_fixtures.models.quarantine.MOST_BYTES", TAKES_BYTES // 2)
     with pytest.raises(CandidateFailed, match=r"^MemoryError$"):
         examine(source, takes_memory, in_process=False)
 

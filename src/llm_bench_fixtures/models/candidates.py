@@ -17,9 +17,9 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
 from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.models.checks import check_counts, check_loads, check_room, check_shape, check_usable
 from llm_bench_fixtures.models.files import check_files, check_trusted, read_config
+from llm_bench_fixtures.models.quarantine import examine
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource, download, local_folder, model_folder
-from llm_bench_fixtures.models.tryout import examine
 from llm_bench_fixtures.options.parsers import LoadFormat
 
 if TYPE_CHECKING:

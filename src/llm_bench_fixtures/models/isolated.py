@@ -20,9 +20,9 @@ from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.quarantine import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
-from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.processes.calls import Answer, Caller, Preemptions, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel

@@ -20,9 +20,9 @@ from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.chat import chat_prompts
 from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
 from llm_bench_fixtures.models.loading import translate_out_of_memory
+from llm_bench_fixtures.models.quarantine import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
-from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress

@@ -1,31 +1,101 @@
-"""A model's tokenizer in a process of its own, which may die of what it computes.
+"""What a stranger's files make libraries compute is computed in another process, which may die of it.
 
-Rules of a tokenizer can multiply a text, as often as it has tokens. What a model generates is not known before, so no
-check of its files tells whether decoding that ends. Memory and time of the process are bounded; a request that takes
-more is an error, and the next one finds a new process.
+A tokenizer that takes all memory ends the whole process, as libraries in Rust do, and what a config asks for may have
+no end, whatever its numbers are called. So a candidate's config is loaded, its tokenizer used and its architecture
+built where memory and time are bounded, and only then here.
+
+A tokenizer stays in a process of its own. Its rules can multiply a text, as often as it has tokens. What a model
+generates is not known before, so no check of its files tells whether decoding that ends. A request that takes more
+memory or time than it may is an error, and the next one finds a new process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TokenizerFailed, WorkerDied
+from llm_bench_fixtures.errors import CandidateFailed, ChannelClosed, NoAnswer, TokenizerFailed, WorkerDied
+from llm_bench_fixtures.models.checks import Check, here
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.tryout import LONGEST_S, memory_budget
 from llm_bench_fixtures.processes.calls import Raised, Returned, outcome_of
-from llm_bench_fixtures.processes.launch import start_function
-from llm_bench_fixtures.processes.memory import limit_own_memory
+from llm_bench_fixtures.processes.launch import start_function, start_importing
+from llm_bench_fixtures.processes.memory import free_memory_bytes, limit_own_memory
 from llm_bench_fixtures.text import without_middle
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.architecture import Footprint
     from llm_bench_fixtures.processes.channels import Channel
     from llm_bench_fixtures.processes.worker import WorkerProcess
     from llm_bench_fixtures.workloads import Tokenizer
 
-MOST_BYTES = 4 * 10**9  # twice what the largest published ones take while they are read
+LONGEST_S = 180.0  # seconds of work: converting a tokenizer of 256,000 tokens takes a minute on a slow machine
+LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # bytes that it may take; a trillion weights' modules take 1 GB
+FREE_SHARE = 0.5  # share of the free memory, between these
+IMPORTS = (__name__, "transformers.modeling_utils", "transformers.models.auto.modeling_auto")
+
+Examined: TypeAlias = "str | Raised | Returned"
+"""The part that is read next, or the end."""
+
+
+def examine(source: ModelSource, check: Check, *, in_process: bool) -> Footprint:
+    """Result of the check, made in another process first unless there is no need: for what came with this package or
+    was made by it, and for a model whose author's code may run anyway. Raises what it raises, or CandidateFailed.
+
+    in_process: the user wants everything in this process, to debug it.
+    """
+    is_known = source.folder == TINY_FOLDER or source.random_weights or source.trust_remote_code
+    if is_known or in_process:
+        return here(source, check)
+    start_importing(IMPORTS, on_cpu=True)  # once, and unless it imports more already; nothing is on an accelerator
+    budget = memory_budget()
+    process = start_function("the process that was to read it", _serve_check, (source, check, budget), on_cpu=True)
+    try:
+        return _outcome(process, budget)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.close()
+
+
+def memory_budget() -> int:
+    """Bytes that a process may take for what a stranger's files ask for."""
+    return min(max(int(free_memory_bytes() * FREE_SHARE), LEAST_BYTES), MOST_BYTES)
+
+
+def _outcome(process: WorkerProcess[None, Examined], budget_bytes: int) -> Footprint:
+    said, part = process.receive(), "files"  # once it has imported all that it needs
+    limit = process.limit(LONGEST_S)
+    while isinstance(said, str):
+        part = said
+        try:
+            said = process.receive_within(limit)
+        except WorkerDied as died:
+            most = f"{budget_bytes / 1e9:.1f} GB"
+            raise CandidateFailed(f"the process that read its {part}, in at most {most}, {died.how}") from None
+        except NoAnswer:
+            raise CandidateFailed(f"to read its {part} takes more than {LONGEST_S:.0f} s") from None
+    if isinstance(said, Raised):
+        raise said.rebuilt()
+    takes: Footprint = said.result
+    return takes
+
+
+def _serve_check(channel: Channel[Examined, None], source: ModelSource, check: Check, budget_bytes: int) -> None:
+    """The process."""
+
+    def read() -> Footprint:
+        with quiet_libraries():
+            limit_own_memory(budget_bytes)
+            return check(source, channel.send)
+
+    channel.send(outcome_of(read, CandidateFailed))
+
+
+MOST_TOKENIZER_BYTES = 4 * 10**9  # twice what the largest published ones take while they are read
 OWN = ("pad_token_id", "bos_token_id", "eos_token_id")
 Request: TypeAlias = "Callable[[Tokenizer], Any]"
 
@@ -43,7 +113,7 @@ class TokenizerApart:
     def __init__(self, source: ModelSource) -> None:
         self._source = source
         self._process: WorkerProcess[Request, Returned | Raised] | None = None
-        for name, token in zip(OWN, self._ask(_own), strict=True):
+        for name, token in zip(OWN, self._ask(attrgetter(*OWN)), strict=True):
             setattr(self, name, token)
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
@@ -97,9 +167,9 @@ class TokenizerApart:
 
     def _answer(self, request: Request) -> Returned | Raised:
         if self._process is None:
-            budget = min(memory_budget(), MOST_BYTES)
+            budget = min(memory_budget(), MOST_TOKENIZER_BYTES)
             name = f"its process, of at most {budget / 1e9:.1f} GB,"
-            self._process = start_function(name, _serve, (self._source, budget), on_cpu=True)
+            self._process = start_function(name, _serve_tokenizer, (self._source, budget), on_cpu=True)
         self._process.send(request)
         return self._process.receive_within(self._process.limit(LONGEST_S))
 
@@ -115,10 +185,6 @@ def tokenizer_of(source: ModelSource, *, in_process: bool) -> Tokenizer:
 
 
 # Functions of this module, because a request travels by its function's name.
-
-
-def _own(tokenizer: Tokenizer) -> tuple[Any, ...]:
-    return tuple(getattr(tokenizer, name) for name in OWN)
 
 
 def _look_up(name: str, tokenizer: Tokenizer) -> tuple[bool, bool, Any]:
@@ -140,7 +206,7 @@ def _bounded(value: Any) -> Any:
     return without_middle(value) if isinstance(value, str) else value
 
 
-def _serve(channel: Channel[Returned | Raised, Request], source: ModelSource, budget_bytes: int) -> None:
+def _serve_tokenizer(channel: Channel[Returned | Raised, Request], source: ModelSource, budget_bytes: int) -> None:
     """The process: answers requests until the other side is gone."""
     loaded: list[Tokenizer] = []
 
