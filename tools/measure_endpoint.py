@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from llm_bench_fixtures.measure.open_loop import poisson_times, run_open_loop
+from llm_bench_fixtures.models.backends.endpoint import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, Key
-from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_protocol import Asker, Card, Form, Served, StreamedAnswer
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import ModelFacts

@@ -22,8 +22,8 @@ pytest.importorskip("httpx2")
 from llm_bench_fixtures.errors import EndpointFailed
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.models.backends.endpoint import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, Key
-from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_protocol import Cards, Scores
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.variants import Variant

@@ -20,9 +20,14 @@ from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, Invali
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
-from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_by_variant, parse_endpoints, variants_of
+from llm_bench_fixtures.models.backends.endpoint import (
+    EndpointModel,
+    key_variable,
+    parse_by_variant,
+    parse_endpoints,
+    variants_of,
+)
 from llm_bench_fixtures.models.backends.endpoint_client import Key, read_key
-from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_protocol import StreamedAnswer
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import ScoresTokens, TakesRequests

@@ -17,7 +17,7 @@ from llamacpp_server import CONTEXT, serving
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
-from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
+from llm_bench_fixtures.models.backends.endpoint import EndpointModel
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
