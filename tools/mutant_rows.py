@@ -421,7 +421,7 @@ MUTANTS = (
     Mutant(
         "events-are-tokens",
         "models/backends/endpoint_protocol.py",
-        "min(self.tokens + 1, max(self._most - 1, 1))",
+        "min(self.tokens + 1, max(self.most - 1, 1))",
         "self.tokens + 1",
         "tests/models/backends/test_endpoint.py",
     ),

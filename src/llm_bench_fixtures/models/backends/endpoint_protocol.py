@@ -13,7 +13,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -178,35 +178,29 @@ class Form:
         }
 
 
+@dataclass(eq=False, repr=False)
 class StreamedAnswer:
-    """Answer of a server to one request, read as its events come.
+    """Answer of a server to one request, read as its events come."""
 
-    `on_tokens` is called with the number of tokens that are there, as it grows. most: new tokens that were asked for.
-    hide: takes the key out of what a server says.
-    """
-
-    def __init__(
-        self,
-        most: int,
-        on_tokens: Callable[[int], None] = lambda _: None,
-        hide: Callable[[str], str] = lambda text: text,
-    ) -> None:
-        self._most = most
-        self._on_tokens = on_tokens
-        self._hide = hide
-        self._usage = Usage()
-        self._timings = Timings()
-        self._is_over = False
-        self.tokens = 0
-        """New ones, as far as they are there."""
-        self.first_tokens = 0
-        """Tokens that came with the first event that had any."""
-        self.has_times = True
-        """Whether it was told with each event how many tokens there are."""
-        self.ids: list[int] = []
-        """Ids of the new tokens; none where they aren't told."""
-        self.prompt_ids: list[int] = []
-        self.text = ""
+    most: int
+    """New tokens that were asked for."""
+    on_tokens: Callable[[int], None] = lambda _: None
+    """Called with the number of tokens that are there, as it grows."""
+    hide: Callable[[str], str] = lambda text: text
+    """Takes the key out of what a server says."""
+    tokens: int = 0
+    """New ones, as far as they are there."""
+    first_tokens: int = 0
+    """Tokens that came with the first event that had any."""
+    has_times: bool = True
+    """Whether it was told with each event how many tokens there are."""
+    ids: list[int] = field(default_factory=list)
+    """Ids of the new tokens; none where they aren't told."""
+    prompt_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    _usage: Usage = field(default_factory=Usage)
+    _timings: Timings = field(default_factory=Timings)
+    _is_over: bool = False
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -224,31 +218,31 @@ class StreamedAnswer:
             return
         event = read(data, Event, "an event")
         if (failure := bytes(event.error)) not in NOTHING:
-            raise EndpointFailed(f"after {self.tokens} tokens: {summary(failure, self._hide)}")
+            raise EndpointFailed(f"after {self.tokens} tokens: {summary(failure, self.hide)}")
         self._usage, self._timings = event.usage or self._usage, event.timings or self._timings
         for choice in event.choices[:1]:
             self._take_choice(choice, event)
 
     def _take_choice(self, choice: EventChoice, event: Event) -> None:
         self.text += choice.new_text
-        if len(self.text) > MOST_CHARACTERS + CHARACTERS_A_TOKEN * self._most:
-            raise EndpointFailed(f"a text of {len(self.text):,} characters for {self._most} tokens")
+        if len(self.text) > MOST_CHARACTERS + CHARACTERS_A_TOKEN * self.most:
+            raise EndpointFailed(f"a text of {len(self.text):,} characters for {self.most} tokens")
         self.ids += choice.token_ids or ()
         self.prompt_ids = choice.prompt_token_ids or self.prompt_ids
         self._is_over |= choice.finish_reason is not None
         told = len(self.ids) or _told(event.usage, event.timings)
         if told is None and choice.new_text:
             # Unknown until the end: the last token isn't there before it, however many events came.
-            self.has_times, told = False, min(self.tokens + 1, max(self._most - 1, 1))
+            self.has_times, told = False, min(self.tokens + 1, max(self.most - 1, 1))
         self._grow(told or 0)
 
     def _grow(self, tokens: int) -> None:
-        if tokens > self._most:
-            raise EndpointFailed(f"the server gave {tokens} tokens where {self._most} were asked for")
+        if tokens > self.most:
+            raise EndpointFailed(f"the server gave {tokens} tokens where {self.most} were asked for")
         if tokens > self.tokens:
             self.first_tokens = self.first_tokens or tokens
             self.tokens = tokens
-            self._on_tokens(tokens)
+            self.on_tokens(tokens)
 
     def finish(self) -> None:
         """Raises EndpointFailed for a stream that stopped before its end, or that doesn't say how many tokens came."""
@@ -259,7 +253,7 @@ class StreamedAnswer:
             raise EndpointFailed("its stream reports neither token ids nor usage, and events are not tokens")
         self._grow(total)
         self.tokens = total
-        self.text = self._hide(self.text)
+        self.text = self.hide(self.text)
 
 
 def _told(usage: Usage | None, timings: Timings | None) -> int | None:
