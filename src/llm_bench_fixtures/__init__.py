@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import ArtifactStore as ArtifactStore
     from llm_bench_fixtures.models.backend import Backend as Backend
     from llm_bench_fixtures.models.backend import Chosen as Chosen
+    from llm_bench_fixtures.models.backend import LoadRequest as LoadRequest
+    from llm_bench_fixtures.models.backend import Storage as Storage
     from llm_bench_fixtures.models.backends.torch import load_source_model as load_source_model
     from llm_bench_fixtures.models.device import Device as Device
     from llm_bench_fixtures.models.device import DeviceKind as DeviceKind
     from llm_bench_fixtures.models.handle import ModelHandle as ModelHandle
-    from llm_bench_fixtures.models.loading import LoadRequest as LoadRequest
     from llm_bench_fixtures.models.model import Model as Model
     from llm_bench_fixtures.models.model import ModelFacts as ModelFacts
     from llm_bench_fixtures.models.model import Reply as Reply
     from llm_bench_fixtures.models.model import ScoresTokens as ScoresTokens
     from llm_bench_fixtures.models.model import ShowsLogits as ShowsLogits
     from llm_bench_fixtures.models.model import TakesRequests as TakesRequests
-    from llm_bench_fixtures.models.needs import Storage as Storage
     from llm_bench_fixtures.models.source import ModelSource as ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import TOLERANCES as TOLERANCES
@@ -90,13 +90,11 @@ _HOMES = {
     "measure.quality": ("CorpusScore",),
     "measure.work": ("Work",),
     "models.artifacts": ("ArtifactStore",),
-    "models.backend": ("Backend", "Chosen"),
+    "models.backend": ("Backend", "Chosen", "LoadRequest", "Storage"),
     "models.backends.torch": ("load_source_model",),
     "models.device": ("Device", "DeviceKind"),
     "models.handle": ("ModelHandle",),
-    "models.loading": ("LoadRequest",),
     "models.model": ("Model", "ModelFacts", "Reply", "ScoresTokens", "ShowsLogits", "TakesRequests"),
-    "models.needs": ("Storage",),
     "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
     "models.variants": ("TOLERANCES", "Arithmetic", "Precision", "Variant"),

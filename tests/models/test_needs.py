@@ -10,6 +10,7 @@ from transformers import AutoConfig, PretrainedConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.architecture import Footprint
+from llm_bench_fixtures.models.backend import UNKNOWN, Storage
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.needs import (
@@ -18,14 +19,12 @@ from llm_bench_fixtures.models.needs import (
     LOGIT_COPIES,
     PROCESS_BYTES,
     SPARE,
-    UNKNOWN,
     LayerCache,
     MemoryNeed,
     ModelShape,
     Parts,
     PassMemory,
     RoundSize,
-    Storage,
     Taken,
     estimated_weights,
     parts_of,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llm_bench_fixtures.measure.fake_model import PLAIN, FakeModel
 from llm_bench_fixtures.measure.passes import bytes_by_storage, held_after
-from llm_bench_fixtures.models.needs import FLOAT32_BYTES, LayerCache, PassMemory, Storage, Taken
+from llm_bench_fixtures.models.backend import Storage
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, LayerCache, PassMemory, Taken
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Precision, Variant

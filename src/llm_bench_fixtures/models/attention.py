@@ -10,7 +10,7 @@ from llm_bench_fixtures.models.variants import Precision
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.backend import LoadRequest
 
 EAGER = "eager"
 FLASH = "flash_attention_"  # and a version

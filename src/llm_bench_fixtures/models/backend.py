@@ -1,4 +1,4 @@
-"""What an engine gives to be a backend, and which libraries are installed."""
+"""What an engine gives to be a backend, what it is asked for, and which libraries are installed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
-from llm_bench_fixtures.models.needs import UNKNOWN, Storage
 
 if TYPE_CHECKING:
     import re
+    from pathlib import Path
 
+    from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
+    from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.parsers import Setting
     from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.progress import Progress
 
 MEASURING = ("llm-bench-fixtures", "pytest", "pytest-benchmark")
 """Libraries that measure, and run no model."""
@@ -72,6 +74,94 @@ def unavailable_where(reason: Callable[[Exception], str]) -> Iterator[None]:
         if why := reason(error):
             raise BackendUnavailable(why) from error
         raise
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """Everything that a backend needs to load one variant."""
+
+    variant: Variant
+    source: ModelSource
+    """The model of --llm-model: its folder holds weights, config and tokenizer."""
+
+    device: Device
+    """Device that it is to run on."""
+
+    settings: Settings
+    """All options; `settings.of(option)` for a backend's own."""
+
+    store: ArtifactStore
+    """Where what takes long to make is kept from run to run."""
+
+    progress: Progress
+    """Shows what takes long, and tells its time from the load's."""
+
+    offload: Path | None = None
+    """A folder for weights that are read for each use, which is removed after the model; None where none are."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How an engine stores a model, in bytes for each weight, or number."""
+
+    matrices: float
+    """Bytes per weight between the embedding and the output layer, with their scales."""
+
+    tables: float
+    """Bytes per weight of the embedding, the output layer and the table of positions."""
+
+    output: float | None = None
+    """Bytes per weight of an output layer that isn't tied to the embedding, where that differs."""
+
+    output_copy: float = 0.0
+    """Bytes per weight of an output layer that is tied to the embedding, where the engine's files hold it
+    separately."""
+
+    made_output: float = 0.0
+    """Bytes per weight of a tied output layer that a load makes, as the files have one table."""
+
+    numbers: int = 4
+    """Bytes of a number that is computed or cached, and of a weight that isn't quantized: in norms and biases. Default:
+    float32's."""
+
+    is_text_only: bool = False
+    """Whether it leaves out what a text doesn't need."""
+
+    packs: bool = False
+    """Whether it leaves matrices as they are that can't be packed."""
+
+    takes_stacks: bool = True
+    """Whether it quantizes matrices that lie in stacks."""
+
+    is_known: bool = False
+    """Whether its passes keep and take what those of transformers on torch do, but for the next three; else no largest
+    workload can be told."""
+
+    has_windows: bool = True
+    """Whether its cache drops what lies before a layer's sliding window."""
+
+    cache_copies: int = 1
+    """Copies of the cache, while a step makes the next."""
+
+    scores: int = 0
+    """Copies of a layer's attention scores, where they are computed in full."""
+
+    maps: str = ""
+    """The dtype of safetensors files that are mapped in place of copied, as `torch` names it. Empty: of none."""
+
+    has_all_logits: bool = False
+    """Whether a prefill makes the logits of every position, and not of the last one alone."""
+
+    loading: float = 0.0
+    """Bytes per weight that a load takes for a moment, besides what it leaves."""
+
+    making: float = 0.0
+    """Bytes per weight, a tied output layer counted separately, that a process takes at most that makes what is then
+    loaded, once. 0: nothing is made."""
+
+
+UNKNOWN = Storage(6.0, 6.0)
+"""Storage of an engine that says nothing: float32, with half as much again."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import AnotherModel, LlmBenchError, reason_of
 from llm_bench_fixtures.models.artifacts import Artifact, KeyValue, file_digest, made_s_of
-from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
+from llm_bench_fixtures.models.backend import Backend, Chosen, LoadRequest, installed_versions, unavailable_where
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.experts import expert_count
 from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import ModelFacts
 
 engine_on_cpu = partial(Backend, devices=("cpu",), chosen=Chosen.INSTALLED, takes_attention=False)

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
+from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quarantine import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource

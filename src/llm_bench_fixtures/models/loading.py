@@ -9,26 +9,18 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory, first_line
-from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backend import LoadRequest, first_missing
 from llm_bench_fixtures.models.backends import find_backend, known_backends
-from llm_bench_fixtures.models.device import Device, resident_at_rest
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import WAITING_PASSIVELY, Variant, in_threads
 from llm_bench_fixtures.processes.environment import WAIT_POLICY
 from llm_bench_fixtures.processes.memory import library_bytes
-from llm_bench_fixtures.progress import Phase, Progress
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from llm_bench_fixtures.models.artifacts import ArtifactStore
-    from llm_bench_fixtures.models.source import ModelSource
-    from llm_bench_fixtures.options.settings import Settings
+from llm_bench_fixtures.progress import Phase
 
 # What an allocator says when it fails: torch on CPU, CUDA and CUDA's libraries, numpy. An engine's own words are its
 # backend's.
@@ -36,30 +28,6 @@ _REQUESTED_BYTES = re.compile(r"(?:tried|unable) to (?:allocate|mmap) ([\d.]+ ?\
 _FAILED_ALLOCATION = re.compile(
     r"out of memory|can(?:'t|not) allocate memory|(?:unable|failed) to allocate|_ALLOC_FAILED", re.I
 )
-
-
-@dataclass(frozen=True)
-class LoadRequest:
-    """Everything that a backend needs to load one variant."""
-
-    variant: Variant
-    source: ModelSource
-    """The model of --llm-model: its folder holds weights, config and tokenizer."""
-
-    device: Device
-    """Device that it is to run on."""
-
-    settings: Settings
-    """All options; `settings.of(option)` for a backend's own."""
-
-    store: ArtifactStore
-    """Where what takes long to make is kept from run to run."""
-
-    progress: Progress
-    """Shows what takes long, and tells its time from the load's."""
-
-    offload: Path | None = None
-    """A folder for weights that are read for each use, which is removed after the model; None where none are."""
 
 
 def _suits_this_process(variant: Variant) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
     from llm_bench_fixtures.models.architecture import Footprint
+    from llm_bench_fixtures.models.backend import Storage
 
 FLOAT32_BYTES = 4
 PROCESS_BYTES = 120_000_000  # bytes of a process's own, besides the libraries that forked processes share
@@ -125,69 +126,6 @@ def estimated_weights(config: Mapping[str, Any]) -> int:
     shared = (config.get("num_key_value_heads") or heads) / heads
     tables = 1 if config.get("tie_word_embeddings") else 2
     return int(tables * vocabulary * hidden + layers * hidden * (2 * hidden * (1 + shared) + 3 * inner))
-
-
-@dataclass(frozen=True)
-class Storage:
-    """How an engine stores a model, in bytes for each weight, or number."""
-
-    matrices: float
-    """Bytes per weight between the embedding and the output layer, with their scales."""
-
-    tables: float
-    """Bytes per weight of the embedding, the output layer and the table of positions."""
-
-    output: float | None = None
-    """Bytes per weight of an output layer that isn't tied to the embedding, where that differs."""
-
-    output_copy: float = 0.0
-    """Bytes per weight of an output layer that is tied to the embedding, where the engine's files hold it
-    separately."""
-
-    made_output: float = 0.0
-    """Bytes per weight of a tied output layer that a load makes, as the files have one table."""
-
-    numbers: int = FLOAT32_BYTES
-    """Bytes of a number that is computed or cached, and of a weight that isn't quantized: in norms and biases."""
-
-    is_text_only: bool = False
-    """Whether it leaves out what a text doesn't need."""
-
-    packs: bool = False
-    """Whether it leaves matrices as they are that can't be packed."""
-
-    takes_stacks: bool = True
-    """Whether it quantizes matrices that lie in stacks."""
-
-    is_known: bool = False
-    """Whether its passes keep and take what those of transformers on torch do, but for the next three; else no largest
-    workload can be told."""
-
-    has_windows: bool = True
-    """Whether its cache drops what lies before a layer's sliding window."""
-
-    cache_copies: int = 1
-    """Copies of the cache, while a step makes the next."""
-
-    scores: int = 0
-    """Copies of a layer's attention scores, where they are computed in full."""
-
-    maps: str = ""
-    """The dtype of safetensors files that are mapped in place of copied, as `torch` names it. Empty: of none."""
-
-    has_all_logits: bool = False
-    """Whether a prefill makes the logits of every position, and not of the last one alone."""
-
-    loading: float = 0.0
-    """Bytes per weight that a load takes for a moment, besides what it leaves."""
-
-    making: float = 0.0
-    """Bytes per weight, a tied output layer counted separately, that a process takes at most that makes what is then
-    loaded, once. 0: nothing is made."""
-
-
-UNKNOWN = Storage(6.0, 6.0)
-"""Storage of an engine that says nothing: float32, with half as much again."""
 
 
 @dataclass(frozen=True)

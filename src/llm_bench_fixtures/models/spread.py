@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, UnknownName, first_line
 from llm_bench_fixtures.models.architecture import without_weights
-from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backend import LoadRequest, first_missing
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.weights import fault_in, storage_bytes
 from llm_bench_fixtures.options.parsers import DISK
@@ -24,7 +24,6 @@ from llm_bench_fixtures.workloads import CacheKind
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.transformers import TransformersModel
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedModel
 
-    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.backend import LoadRequest
 
 DEFAULT_CONTEXT = 2048  # positions of models whose config names no limit
 NO_TOKEN = 2**31 - 1  # an id beyond any vocabulary

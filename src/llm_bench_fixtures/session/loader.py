@@ -15,13 +15,13 @@ from llm_bench_fixtures.measure.pass_memory import pass_memory, running_of
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_windows
-from llm_bench_fixtures.models.backend import Backend, first_missing
+from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage, first_missing
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.models.needs import (
     NOTHING,
@@ -30,7 +30,6 @@ from llm_bench_fixtures.models.needs import (
     Parts,
     PassMemory,
     RoundSize,
-    Storage,
     parts_of,
     predict,
 )

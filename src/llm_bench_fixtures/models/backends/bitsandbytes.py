@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.architecture import PACKED_ROWS, SCALED_COLUMNS, without_weights
-from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, processor_flags, resolve_precision
 from llm_bench_fixtures.models.experts import expert_count
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.spread import refuse_unfetched
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
@@ -28,7 +27,6 @@ from llm_bench_fixtures.text import some_of
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loading import LoadRequest
 
 INT8 = "int8"
 FOUR_BITS = 0.5 + 4 / 64  # bytes of a weight, with a scale in float32 for each 64

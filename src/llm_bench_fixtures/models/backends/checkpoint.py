@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models import weights
-from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
+from llm_bench_fixtures.models.backend import Backend, Chosen, LoadRequest, installed_versions, unavailable_where
 from llm_bench_fixtures.models.backends import bitsandbytes
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
@@ -26,7 +26,6 @@ from llm_bench_fixtures.options.parsers import LoadFormat
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.options.settings import Settings
 
 CHECKPOINT = Variant("checkpoint", "checkpoint", "a quantized checkpoint as it is stored", quantization="as stored")

@@ -21,11 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions, unavailable_where
+from llm_bench_fixtures.models.backend import (
+    Backend,
+    Chosen,
+    LoadRequest,
+    Storage,
+    installed_versions,
+    unavailable_where,
+)
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.conversion import TextTrial, tokens
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.environment import setting
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Key
-    from llm_bench_fixtures.models.loading import LoadRequest
 
 VARIANTS = (
     Variant("compile-fp32", "compiled", "float32 weights, decode steps compiled, static cache"),

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
+from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.model import BatchCounter, EngineModel, OnToken, Shown, unpadded
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.workloads import Batch
 
 FULL = Variant("ct2-fp32", "ctranslate2", "CTranslate2's form of the model, in float32")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, InvalidSetting, WorkloadUnsupported
-from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backend import Backend, LoadRequest
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import BatchCounter, Model, ModelFacts, Reply, Send, unpadded
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient
     from llm_bench_fixtures.models.backends.endpoint_protocol import ScoringApi, Served, StreamedAnswer
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.options.settings import Settings
 

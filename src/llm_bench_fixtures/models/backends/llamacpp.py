@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
+from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends import gguf_files
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.model import EngineModel, OnToken, Shown, unpadded
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 from llm_bench_fixtures.progress import Phase
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.models.loading import LoadRequest
 
 FULL = Variant("gguf-f32", "llamacpp", "float32 GGUF file, run by llama.cpp")
 VARIANTS = (

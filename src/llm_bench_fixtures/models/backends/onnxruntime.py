@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models import conversion
-from llm_bench_fixtures.models.backend import Backend, first_missing
+from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage, first_missing
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device, processor_flags
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
 from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.models.loading import LoadRequest
 
 DYNAMIC, STATIC = "int8-dynamic", "int8-static"
 FULL = Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime")

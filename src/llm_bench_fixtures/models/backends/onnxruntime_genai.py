@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.models import conversion
+from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.model import EngineModel, OnToken, Shown, unpadded
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Artifact
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.workloads import Batch
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.backend import LoadRequest
 
 TASK = "text-generation-with-past"
 NEEDS_TRANSFORMERS_4 = "it takes transformers 4.57, because optimum-onnx 0.1.0 allows no newer one"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.architecture import check_architecture
 from llm_bench_fixtures.models.attention import attention_choice, check_attention, check_dtype
-from llm_bench_fixtures.models.backend import Backend, unavailable_where
+from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage, unavailable_where
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_device, resolve_precision
 from llm_bench_fixtures.models.files import check_trusted
-from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage, estimated_weights
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, estimated_weights
 from llm_bench_fixtures.models.source import count_weights, local_config, local_folder
 from llm_bench_fixtures.models.spread import LEFT_FOR_WEIGHTS, refuse_unfetched, spread_choice, why_not_spread
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
@@ -25,7 +25,6 @@ from llm_bench_fixtures.workloads import CacheKind
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.options.settings import Settings
 
 HALF_BYTES = 2  # bytes per weight in 16 bits

@@ -11,19 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backend import Backend, Chosen, unavailable_where
+from llm_bench_fixtures.models.backend import Backend, Chosen, LoadRequest, Storage, unavailable_where
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.backends.bitsandbytes import left_out_of
 from llm_bench_fixtures.models.device import resolve_precision
-from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap, weights_outside
 
 if TYPE_CHECKING:
     import torch
-
-    from llm_bench_fixtures.models.loading import LoadRequest
 
 
 DYNAMIC = "int8-dynamic"
