@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from llm_bench_fixtures.errors import InvalidSetting, NoAnswer, WorkerDied
 from llm_bench_fixtures.processes.calls import Raised
+from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.memory import limit_own_memory
 from llm_bench_fixtures.workloads import Prompts, Tokenizer
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.processes.channels import Channel
 
 MARK = "what-the-user-says"
 RENDER_S = 10.0  # seconds of the process' work

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
 from llm_bench_fixtures.models.backend import LoadRequest
@@ -21,9 +21,12 @@ from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.quarantine import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.processes.calls import Answer, Caller, Preemptions, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel
@@ -31,13 +34,8 @@ from llm_bench_fixtures.processes.environment import WAIT_POLICY, setting
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.workloads import Tokenizer
 from llm_bench_fixtures.writing import naming_full_disks
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.model import Model, ModelFacts
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.workloads import Tokenizer
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.models.needs import NOTHING, MemoryNeed
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Variant
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from llm_bench_fixtures.errors import CandidateFailed, ChannelClosed, NoAnswer, TokenizerFailed, WorkerDied
+from llm_bench_fixtures.models.architecture import Footprint
 from llm_bench_fixtures.models.checks import Check, here
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.processes.calls import Raised, Returned, outcome_of
+from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.launch import start_function, start_importing
 from llm_bench_fixtures.processes.memory import free_memory_bytes, limit_own_memory
+from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.text import without_middle
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.architecture import Footprint
-    from llm_bench_fixtures.processes.channels import Channel
-    from llm_bench_fixtures.processes.worker import WorkerProcess
-    from llm_bench_fixtures.workloads import Tokenizer
+from llm_bench_fixtures.workloads import Tokenizer
 
 LONGEST_S = 180.0  # seconds of work: converting a tokenizer of 256,000 tokens takes a minute on a slow machine
 LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # bytes that it may take; a trillion weights' modules take 1 GB

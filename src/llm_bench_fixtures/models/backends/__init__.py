@@ -8,15 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.backend import Backend, Chosen, first_missing
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.parsers import Setting
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.options.settings import Settings
+from llm_bench_fixtures.options.settings import Settings
 
 ROWS = (
     "torch",

@@ -11,10 +11,12 @@ import re
 import shutil
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models import conversion
+from llm_bench_fixtures.models.artifacts import Artifact, Key
 from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage, first_missing
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
 from llm_bench_fixtures.models.backends import optimum_models
@@ -24,11 +26,6 @@ from llm_bench_fixtures.models.transformers import prepare_for_greedy
 from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, read_corpus
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from llm_bench_fixtures.models.artifacts import Artifact, Key
 
 DYNAMIC, STATIC = "int8-dynamic", "int8-static"
 FULL = Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime")

@@ -17,19 +17,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from llm_bench_fixtures.models import conversion
+from llm_bench_fixtures.models.artifacts import Artifact, Key
 from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from, tolerance_of
 from llm_bench_fixtures.progress import Phase
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from llm_bench_fixtures.models.artifacts import Artifact, Key
 
 FULL = Variant("ov-fp32", "openvino", "OpenVINO export with KV cache, computed in float32")
 IN_INT4 = "int4 weights in groups of 128 (embedding and output int8), computed as OpenVINO chooses"
