@@ -74,9 +74,9 @@ class Lineup:
         if not self.budget_bytes:
             return "one variant at a time, so their figures are measured at different times"
         most, making = self.most_bytes, self.making_bytes(made)
-        facts = f"about {_gigabytes(most)} of {self.budget_bytes / 1e9:.1f}"
+        facts = f"about {most / 1e9:.1f} GB of {self.budget_bytes / 1e9:.1f}"
         if making > most:
-            facts += f", and up to {_gigabytes(making)} while a model is exported, which is done once"
+            facts += f", and up to {making / 1e9:.1f} GB while a model is exported, which is done once"
         variants = dict.fromkeys(variant.id for group in self.groups for variant in group)
         too_large = [name for name in variants if self.needs.get(name, NOTHING).peak > self.budget_bytes]
         killed = f"; {', '.join(too_large)} may be killed for lack of memory" if too_large else ""
@@ -135,12 +135,11 @@ def plan_lineup(variants: Sequence[Variant], reference: str, needs: Mapping[str,
     for variant in variants:
         if variant.id == reference:
             continue
-        fitting = (group for group in groups if _fits([*group, variant], first, needs, budget))
-        found = next(fitting, None)
-        if found is not None:
-            found.append(variant)
-        else:
-            groups.append([*first, variant] if _fits([*first, variant], first, needs, budget) else [variant])
+        group = next((group for group in groups if _fits([*group, variant], first, needs, budget)), None)
+        if group is None:
+            group = [*first] if _fits([*first, variant], first, needs, budget) else []
+            groups.append(group)
+        group.append(variant)
     return Lineup(tuple(map(tuple, groups)), needs, budget)
 
 
@@ -150,7 +149,3 @@ def _fits(group: Sequence[Variant], first: Sequence[Variant], needs: Mapping[str
         return False
     members = [needs.get(variant.id, NOTHING) for variant in group]
     return members[-1] == NOTHING or together(members) <= budget
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"

@@ -20,16 +20,15 @@ def weight_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
     Buffers that are made when the model is (causal masks, tables of rotary angles), and masks that an old checkpoint
     holds, are no weights.
     """
-    return [*module.parameters(), *_saved_buffers(module)]
-
-
-def _saved_buffers(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     import torch
 
-    for part in module.modules():
-        for name, buffer in part.named_buffers(recurse=False):
-            if name not in part._non_persistent_buffers_set and buffer.dtype is not torch.bool:
-                yield buffer
+    saved = (
+        buffer
+        for part in module.modules()
+        for name, buffer in part.named_buffers(recurse=False)
+        if name not in part._non_persistent_buffers_set and buffer.dtype is not torch.bool
+    )
+    return [*module.parameters(), *saved]
 
 
 class BytesRead(NamedTuple):

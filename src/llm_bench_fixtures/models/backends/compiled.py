@@ -77,11 +77,14 @@ def check(variant: Variant, device: Device) -> None:
 def load(request: LoadRequest) -> CompiledModel:
     """Raises BackendUnavailable where the model's decode step can't be compiled once and for all, AnotherModel where
     the compiled one computes something else."""
+    import torch._dynamo.config
+
     plain = torch_backend.load_source_model(request)
     if CacheKind.STATIC not in plain.facts.cache_kinds:
         raise BackendUnavailable(f"transformers has no static cache for {request.source.model_type} models")
     model = CompiledModel(**vars(plain), compile_config=_compile_config(request))
-    model.running = refusing_endless_compiling
+    # An error where torch would give up compiling a piece of code again and run it uncompiled.
+    model.running = partial(torch._dynamo.config.patch, fail_on_recompile_limit_hit=True)
     compile_s, note = _compile(request, model)
     label = f"{plain.facts.label}, torch.compile of the decode step, static cache"
     model.facts = replace(plain.facts, label=label, compile_s=compile_s, notes=(*plain.facts.notes, note, NOT_COMPILED))
@@ -184,15 +187,6 @@ class CompiledModel(TransformersModel):
 
         super().close()
         torch.compiler.reset()
-
-
-def refusing_endless_compiling() -> AbstractContextManager[object]:
-    """Raise an error inside the block where torch would give up compiling a piece of code again and run it
-    uncompiled."""
-    import torch._dynamo.config
-
-    patched: AbstractContextManager[object] = torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)
-    return patched
 
 
 def settle(model: CompiledModel) -> int:

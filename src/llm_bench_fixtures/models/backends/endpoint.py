@@ -77,12 +77,9 @@ def _check_url(url: str) -> None:
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise InvalidSetting(f"a URL that holds a user name, a password or a query is refused: give the key in {KEY}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidSetting(f"expected a URL such as http://127.0.0.1:8000/v1, got {_quoted(url)}")
-
-
-def _quoted(url: str) -> str:
-    """What has no scheme may be a key that was pasted there."""
-    return shortened(url) if "://" in url else "a text without http:// or https://"
+        # What has no scheme may be a key that was pasted there.
+        got = shortened(url) if "://" in url else "a text without http:// or https://"
+        raise InvalidSetting(f"expected a URL such as http://127.0.0.1:8000/v1, got {got}")
 
 
 def key_variable(identifier: str) -> str:

@@ -24,23 +24,16 @@ if TYPE_CHECKING:
 
 
 DYNAMIC = "int8-dynamic"
-CONFIGS = {
-    "int8-weight": "Int8WeightOnlyConfig",
-    DYNAMIC: "Int8DynamicActivationInt8WeightConfig",
-    "float8-weight": "Float8WeightOnlyConfig",
+QUANTIZATIONS = {
+    "int8-weight": ("Int8WeightOnlyConfig", "int8 weights"),
+    DYNAMIC: ("Int8DynamicActivationInt8WeightConfig", "int8 weights, activations quantized as they come"),
+    "float8-weight": ("Float8WeightOnlyConfig", "float8 weights"),
 }
-"""torchao's config for each quantization."""
+"""torchao's config for each, and a description."""
 
-VARIANTS = (
-    Variant("ao-int8-weight", "torchao", "int8 weights", quantization="int8-weight", base="fp32"),
-    Variant(
-        "ao-int8-dynamic",
-        "torchao",
-        "int8 weights, activations quantized as they come",
-        quantization=DYNAMIC,
-        base="fp32",
-    ),
-    Variant("ao-float8-weight", "torchao", "float8 weights", quantization="float8-weight", base="fp32"),
+VARIANTS = tuple(
+    Variant(f"ao-{name}", "torchao", description, quantization=name, base="fp32")
+    for name, (_, description) in QUANTIZATIONS.items()
 )
 
 
@@ -93,7 +86,7 @@ def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> 
     from torchao import quantization
 
     names = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)} - left_out
-    config = getattr(quantization, CONFIGS[str(variant.quantization)])(set_inductor_config=False)
+    config = getattr(quantization, QUANTIZATIONS[str(variant.quantization)][0])(set_inductor_config=False)
     quantization.quantize_(module, config, filter_fn=lambda _, name: name in names)
     return [module.get_submodule(name) for name in sorted(names)]
 
