@@ -260,7 +260,6 @@ def torch_model(
 
 def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:
     """A static cache needs a model whose forward pass doesn't depend on the cache's length, as Falcon's ALiBi does."""
-    if getattr(module.config, "alibi", False):
-        return frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
     static = getattr(module, "_can_compile_fullgraph", False) or getattr(module, "_supports_static_cache", False)
-    return frozenset(CacheKind) if static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
+    has_static = static and not getattr(module.config, "alibi", False)
+    return frozenset(CacheKind) if has_static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})

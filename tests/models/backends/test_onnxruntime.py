@@ -59,7 +59,7 @@ def losses(
 def calibrated(
     model: TransformersModel, texts: Sequence[str], graph: Path, scratch: Path
 ) -> tuple[Any, list[onnx_graphs.Pass]]:
-    return onnx_graphs.calibrate(model.module, model.tokenizer, texts, graph, scratch, backend.STATIC_OPERATORS)
+    return onnx_graphs.calibrate(model.module, model.tokenizer, texts, graph, scratch)
 
 
 def own_graph(model: TransformersModel) -> Path:

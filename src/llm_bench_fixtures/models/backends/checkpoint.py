@@ -80,12 +80,19 @@ def load(request: LoadRequest) -> TransformersModel:
         _use_once(module, stored, request.device)
     layers = _quantized_layers(module)
     compute = _compute(stored, layers, precision, request.device)
-    share = weights.share_of(layers, module) if layers else None  # none: transformers has unpacked them
+    share = None
+    if layers:
+        share = weights.share_of(layers, module)
+        classes = ", ".join(sorted({type(layer).__name__ for layer in layers}))
+        how = f"computes in {compute.label}" if compute else f"{precision.label} elsewhere"
+        label = f"{stored} ({classes}){weights.lesser_share(share)}, {how}"
+    else:
+        label = f"{stored}, unpacked by transformers to {precision.label}"
     model = torch_model(
         request,
         module,
         precision.actual,
-        label=_label(stored, layers, share, compute, precision),
+        label=label,
         compute=compute.actual if compute else None,
         scales=bitsandbytes.scales_of(module),
         quantized_share=share,
@@ -156,20 +163,6 @@ def _compute(
         return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
     own = next((parse_precision(str(layer.compute_dtype)) for layer in layers if layer.compute_dtype), None)
     return replace(precision, actual=own, requested=own, reason="") if own else precision
-
-
-def _label(
-    stored: StoredQuantization,
-    layers: list[Any],
-    share: float | None,
-    compute: ResolvedPrecision | None,
-    rest: ResolvedPrecision,
-) -> str:
-    if not layers:
-        return f"{stored}, unpacked by transformers to {rest.label}"
-    classes = ", ".join(sorted({type(layer).__name__ for layer in layers}))
-    how = f"computes in {compute.label}" if compute else f"{rest.label} elsewhere"
-    return f"{stored} ({classes}){weights.lesser_share(share)}, {how}"
 
 
 BACKEND = Backend(

@@ -174,6 +174,7 @@ def only_graph(folder: Path) -> Path:
 
 Feed: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 
+STATIC_OPERATORS = ["MatMul", "Gemm"]  # those whose inputs and outputs are quantized by ranges
 PROMPTS = 16
 PROMPT_TOKENS = 64
 NEW_TOKENS = 8
@@ -198,20 +199,14 @@ class Pass:
 
 
 def calibrate(
-    module: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
-    graph: Path,
-    scratch: Path,
-    operators: list[str],
+    module: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], graph: Path, scratch: Path
 ) -> tuple[Any, list[Pass]]:
     """Ranges of the activations, and what tells whether the quantized model still works.
 
     The ranges, as ONNX Runtime's quantizer takes them, are over all forward passes of real `generate` calls: each
     prompt's prefill, and its decode steps. The passes are each prompt's prefill and last step.
 
-    module: generates over the graph, and gets its session back. scratch: a folder for files of that size. operators:
-    their inputs' and outputs' ranges are found.
+    module: generates over the graph, and gets its session back. scratch: a folder for files of that size.
     """
     import torch
     from onnxruntime import InferenceSession
@@ -223,7 +218,7 @@ def calibrate(
     with TemporaryDirectory(dir=scratch) as folder:
         copies = [Path(copyfile(path, Path(folder, path.name))) for path in files]  # the library writes next to them
         augmented = str(Path(folder, "augmented.onnx"))
-        calibrator = MinMaxCalibrater(copies[0], operators, augmented, use_external_data_format=len(copies) > 1)
+        calibrator = MinMaxCalibrater(copies[0], STATIC_OPERATORS, augmented, use_external_data_format=len(copies) > 1)
         for path in copies:
             path.unlink()
         calibrator.augment_graph()

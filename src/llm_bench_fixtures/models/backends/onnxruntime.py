@@ -44,7 +44,6 @@ FAILED_ALLOCATION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-STATIC_OPERATORS = ["MatMul", "Gemm"]
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxscript", "onnxruntime", "onnxruntime-gpu", "onnx")
 
 _of_text = partial(Storage, is_known=True, is_text_only=True, has_windows=False, has_all_logits=True)
@@ -158,7 +157,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     texts = read_corpus(CALIBRATION_FOLDER).texts
     key: Key = {
         **conversion.key_of(request, LIBRARIES),
-        "config": f"static {instruction_set()} {STATIC_OPERATORS}",
+        "config": f"static {instruction_set()} {graphs.STATIC_OPERATORS}",
         "calibration": graphs.recipe(texts),
     }
     name = request.source.name
@@ -167,7 +166,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
         with request.progress.activity(Phase.CALIBRATING, f"calibrating {name} on generated text"):
             module, tokenizer = graphs.open_model(exported.folder, request.device), request.source.load_tokenizer()
             graph = graphs.only_graph(exported.folder)
-            ranges, passes = graphs.calibrate(module, tokenizer, texts, graph, folder, STATIC_OPERATORS)
+            ranges, passes = graphs.calibrate(module, tokenizer, texts, graph, folder)
             del module  # its session holds the weights
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
             module = _quantize(request, exported.folder, folder, ranges)
@@ -215,7 +214,7 @@ def quantized(graph_file: Path, ranges: Any) -> Any:
         "extra_options": {"WeightSymmetric": True},
     }
     if ranges is not None:
-        quantizer = QDQQuantizer(model, per_channel=False, op_types_to_quantize=STATIC_OPERATORS, **settings)
+        quantizer = QDQQuantizer(model, per_channel=False, op_types_to_quantize=graphs.STATIC_OPERATORS, **settings)
     else:
         operators, mode = list(IntegerOpsRegistry), QuantizationMode.IntegerOps
         quantizer = ONNXQuantizer(
