@@ -147,11 +147,10 @@ def _message(body: bytes) -> str:
             break
         if isinstance(found, str):
             return found
-        inner = (bytes(one) for one in (found.error, found.message, found.detail))
-        told = next((one for one in inner if one not in NOTHING), b"")
+        told = [one for one in map(bytes, (found.error, found.message, found.detail)) if one not in NOTHING]
         if not told:
             break
-        body = told
+        body = told[0]
     return body.decode(errors="replace").strip()
 
 
@@ -214,7 +213,9 @@ class EndpointClient:
     async def stream(self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None]) -> None:
         """Post JSON and hand each event's data to `take` as it comes."""
         async with self._answer("POST", path, msgspec.json.encode(body)) as response:
-            _check_streams(response, self.key)
+            kind = self.key.hide(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+            if kind not in ("text/event-stream", ""):
+                raise EndpointFailed(f"answered with {kind[:QUOTED]} where a stream of events was asked for")
             async for data in events(response):
                 take(data)
 
@@ -324,12 +325,6 @@ def _shortage(error: BaseException) -> str:
         within = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         pending += filter(None, (*within, one.__cause__, one.__context__))
     return ""
-
-
-def _check_streams(response: Response, key: Key) -> None:
-    kind = key.hide(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-    if kind not in ("text/event-stream", ""):
-        raise EndpointFailed(f"answered with {kind[:QUOTED]} where a stream of events was asked for")
 
 
 async def _refusal(response: Response, key: Key) -> str:

@@ -230,7 +230,7 @@ class StreamedAnswer:
         self.ids += choice.token_ids or ()
         self.prompt_ids = choice.prompt_token_ids or self.prompt_ids
         self._is_over |= choice.finish_reason is not None
-        told = len(self.ids) or _told(event.usage, event.timings)
+        told = len(self.ids) or _told(event.usage or Usage(), event.timings or Timings())
         if told is None and choice.new_text:
             # Unknown until the end: the last token isn't there before it, however many events came.
             self.has_times, told = False, min(self.tokens + 1, max(self.most - 1, 1))
@@ -256,11 +256,9 @@ class StreamedAnswer:
         self.text = self.hide(self.text)
 
 
-def _told(usage: Usage | None, timings: Timings | None) -> int | None:
+def _told(usage: Usage, timings: Timings) -> int | None:
     """How many new tokens there are by now. None: neither says."""
-    if usage is not None and usage.completion_tokens is not None:
-        return usage.completion_tokens
-    return timings.predicted_n if timings else None
+    return timings.predicted_n if usage.completion_tokens is None else usage.completion_tokens
 
 
 FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
@@ -466,9 +464,10 @@ async def _choose(client: EndpointClient, wanted: str) -> tuple[Card, str]:
     if wanted and wanted not in cards:
         return Card(wanted), ""
     if not wanted and (len(names) != 1 or len(names[0]) > LONGEST_NAME):
-        raise EndpointFailed(
-            client.key.hide(f"{client.url}: give --llm-endpoint-model the model to ask for; {_list_of(names)}")
-        )
+        more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+        shown = ", ".join(without_middle(name, LONGEST_NAME) for name in names[:MOST_LISTED])
+        listed = f"it lists {shown or 'none'}{more}"
+        raise EndpointFailed(client.key.hide(f"{client.url}: give --llm-endpoint-model the model to ask for; {listed}"))
     name = wanted or names[0]
     try:
         return read(cards[name], Card, "a description"), ""
@@ -491,9 +490,3 @@ async def _listed(client: EndpointClient) -> dict[str, Raw]:
         with suppress(UnreadableAnswer):  # a name that isn't there can't be asked for
             cards[read(one, Name).id] = one
     return cards
-
-
-def _list_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    shown = ", ".join(without_middle(name, LONGEST_NAME) for name in names[:MOST_LISTED])
-    return f"it lists {shown or 'none'}{more}"
