@@ -14,8 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.work import observe_round
 from llm_bench_fixtures.models.architecture import footprint_of
-from llm_bench_fixtures.models.experts import expert_count, routed_parts
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.peculiarities import expert_count, routed_parts
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel

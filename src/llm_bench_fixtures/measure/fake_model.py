@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llm_bench_fixtures.models.experts import simplify_routing, stand_ins
+from llm_bench_fixtures.models.peculiarities import simplify_routing, stand_ins
 from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:

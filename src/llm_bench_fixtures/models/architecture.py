@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
-from llm_bench_fixtures.models.experts import MATRIX, active_weights
 from llm_bench_fixtures.models.files import unusable
+from llm_bench_fixtures.models.peculiarities import MATRIX, active_weights
 from llm_bench_fixtures.models.weights import linear_layers
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llm_bench_fixtures.models.experts import routed_parts
+from llm_bench_fixtures.models.peculiarities import routed_parts
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from types import ModuleType
 
-from llm_bench_fixtures.models.backends.optimum_models import unbind_partials
+from llm_bench_fixtures.models.conversion import unbind_partials
 
 
 def test_a_partial_that_a_class_holds_is_called_without_the_object() -> None:

@@ -16,7 +16,7 @@ from llm_bench_fixtures.models.architecture import PACKED_ROWS, SCALED_COLUMNS, 
 from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.device import Device, ResolvedPrecision, processor_flags, resolve_precision
-from llm_bench_fixtures.models.experts import expert_count
+from llm_bench_fixtures.models.peculiarities import expert_count
 from llm_bench_fixtures.models.spread import refuse_unfetched
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import QualityCollapsed
 from llm_bench_fixtures.models.backend import first_missing
-from llm_bench_fixtures.models.backends.optimum_models import HoardingModel
-from llm_bench_fixtures.models.conversion import write_counts
+from llm_bench_fixtures.models.conversion import HoardingModel, write_counts
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.artifacts import Artifact, Key
 from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage, first_missing
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
-from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device, processor_flags
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
@@ -74,7 +73,7 @@ def prepare(request: LoadRequest) -> None:
         return
     # optimum sets its own level when first imported, past quiet_libraries
     importlib.import_module("optimum.utils.logging").set_verbosity_error()
-    optimum_models.check_exportable(request.source.model_type, "ONNX")
+    conversion.check_exportable(request.source.model_type, "ONNX")
 
 
 def load(request: LoadRequest) -> graphs.OnnxModel:
@@ -119,8 +118,8 @@ def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     else:
         from optimum.exporters.onnx import onnx_export_from_model
 
-        with optimum_models.plain_embedding(module):
-            onnx_export_from_model(module, folder, task=optimum_models.TASK, do_validation=False)
+        with conversion.plain_embedding(module):
+            onnx_export_from_model(module, folder, task=conversion.EXPORT_TASK, do_validation=False)
     return trial
 
 
@@ -128,7 +127,7 @@ def _try(request: LoadRequest, folder: Path, trial: conversion.TextTrial | None 
     """Try the graph in the folder, as `try_converted` does, and return it, opened. What is raised says all of what
     fails."""
     open_quietly = partial(graphs.open_model, folder, request.device, log_severity=graphs.FATAL_ERRORS)
-    return optimum_models.try_converted(request, "ONNX Runtime", open_quietly, trial)
+    return conversion.try_converted(request, "ONNX Runtime", open_quietly, trial)
 
 
 def instruction_set() -> str:
@@ -231,7 +230,7 @@ BACKEND = Backend(
     devices=("cpu", "cuda"),
     modules=(*(graphs.EXPORTER if graphs.USES_EXPORTER else graphs.OPTIMUM), "onnxruntime"),
     extra="onnxruntime",
-    extra_note=f"{optimum_models.NEEDS_TRANSFORMERS_4}; under transformers 5 take [onnxruntime-transformers5]",
+    extra_note=f"{conversion.NEEDS_TRANSFORMERS_4}; under transformers 5 take [onnxruntime-transformers5]",
     imports=("onnxruntime", graphs.GENERATION) if graphs.USES_EXPORTER else ("optimum.onnxruntime",),
     environment=NO_TELEMETRY,
     storage=lambda variant, _: STORED[variant.quantization],

@@ -23,7 +23,6 @@ from typing import Any
 from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.artifacts import Artifact, Key
 from llm_bench_fixtures.models.backend import LoadRequest, Storage
-from llm_bench_fixtures.models.backends import optimum_models
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from, tolerance_of
 from llm_bench_fixtures.progress import Phase
@@ -59,7 +58,7 @@ STORED = {
 
 def prepare(request: LoadRequest) -> None:
     import_silently()
-    optimum_models.check_exportable(request.source.model_type, "OpenVINO")
+    conversion.check_exportable(request.source.model_type, "OpenVINO")
 
 
 def load(request: LoadRequest) -> OpenVinoModel:
@@ -111,7 +110,7 @@ def export(request: LoadRequest) -> Artifact:
         with exporting, conversion.unavailable_where_it_fails(f"Optimum can't export {model_type} models to OpenVINO"):
             trial = _export(request, folder)
             count_weights(folder)
-        optimum_models.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=True), trial)
+        conversion.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=True), trial)
 
     return request.store.get("openvino-export", conversion.key_of(request, LIBRARIES), build)
 
@@ -124,7 +123,7 @@ def _export(request: LoadRequest, folder: Path) -> conversion.TextTrial:
     module = load_float32(request)
     trial = conversion.TextTrial.of(module)
     with _silence():
-        export_from_model(module, folder, task=optimum_models.TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
+        export_from_model(module, folder, task=conversion.EXPORT_TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
     return trial
 
 
@@ -138,7 +137,7 @@ def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Art
         with quantizing, conversion.unavailable_where_it_fails(f"OpenVINO can't quantize {model_type} models"):
             _quantize(exported.folder, folder, quantization)
             count_weights(folder)
-        optimum_models.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=False))
+        conversion.try_converted(request, "OpenVINO", partial(open_model, folder, is_float32=False))
 
     return request.store.get(f"openvino-{quantization}", key, build)
 
@@ -153,7 +152,7 @@ def _quantize(source: Path, target: Path, quantization: str) -> None:
         module.save_pretrained(target)
 
 
-class OpenVinoModel(optimum_models.HoardingModel):
+class OpenVinoModel(conversion.HoardingModel):
     """One of Optimum's models, whose request keeps the memory that its runs took."""
 
     def give_back(self) -> None:
@@ -283,7 +282,7 @@ BACKEND = conversion.engine_on_cpu(
     prepare=prepare,
     modules=("optimum", "optimum.intel", "openvino", "nncf"),
     extra="openvino",
-    extra_note=optimum_models.NEEDS_TRANSFORMERS_4,
+    extra_note=conversion.NEEDS_TRANSFORMERS_4,
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),
