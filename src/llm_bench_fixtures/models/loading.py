@@ -17,7 +17,7 @@ from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.variants import WAITING_PASSIVELY, Variant, in_threads
+from llm_bench_fixtures.models.variants import WAITING_PASSIVELY, in_threads
 from llm_bench_fixtures.processes.environment import WAIT_POLICY
 from llm_bench_fixtures.processes.memory import library_bytes
 from llm_bench_fixtures.progress import Phase
@@ -28,11 +28,6 @@ _REQUESTED_BYTES = re.compile(r"(?:tried|unable) to (?:allocate|mmap) ([\d.]+ ?\
 _FAILED_ALLOCATION = re.compile(
     r"out of memory|can(?:'t|not) allocate memory|(?:unable|failed) to allocate|_ALLOC_FAILED", re.I
 )
-
-
-def _suits_this_process(variant: Variant) -> bool:
-    """Whether its threads are as this process has them."""
-    return variant.threads is None and (not variant.is_passive or os.environ.get(WAIT_POLICY) == "passive")
 
 
 def load_variant(request: LoadRequest) -> LocalModel:
@@ -52,7 +47,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
         )
     notes = () if backend.takes_attention else _own_attention(request)
     backend.check_variant(request.variant, request.device)
-    if request.settings.in_process and not _suits_this_process(request.variant):
+    is_passive = request.variant.is_passive and os.environ.get(WAIT_POLICY) != "passive"
+    if request.settings.in_process and (request.variant.threads is not None or is_passive):
         raise BackendUnavailable("its threads are set for a process of its own, and here all variants share one")
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():

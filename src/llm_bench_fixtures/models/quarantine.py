@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from llm_bench_fixtures.errors import CandidateFailed, ChannelClosed, NoAnswer, TokenizerFailed, WorkerDied
 from llm_bench_fixtures.models.architecture import Footprint
@@ -78,8 +78,7 @@ def _outcome(process: WorkerProcess[None, Examined], budget_bytes: int) -> Footp
             raise CandidateFailed(f"to read its {part} takes more than {LONGEST_S:.0f} s") from None
     if isinstance(said, Raised):
         raise said.rebuilt()
-    takes: Footprint = said.result
-    return takes
+    return cast("Footprint", said.result)
 
 
 def _serve_check(channel: Channel[Examined, None], source: ModelSource, check: Check, budget_bytes: int) -> None:
@@ -115,8 +114,7 @@ class TokenizerApart:
             setattr(self, name, token)
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
-        ids: dict[str, Any] = self._call("__call__", text, **how)
-        return ids
+        return dict(self._call("__call__", text, **how))
 
     def decode(self, ids: Sequence[int], /, **how: Any) -> str:
         return str(self._call("decode", ids, **how))

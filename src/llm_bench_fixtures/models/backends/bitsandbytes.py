@@ -128,26 +128,24 @@ def load(request: LoadRequest) -> TransformersModel:
 
 def _load_quantized(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
     """The quantized module. Where files lack weights, transformers fails at the numbers that it would make."""
-    config, device_map = _quantization_config(request, precision, left_out), {"": request.device.name}
+    from transformers import BitsAndBytesConfig
+
+    if request.variant.quantization == INT8:
+        config = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
+    else:
+        config = BitsAndBytesConfig(
+            llm_int8_skip_modules=left_out,
+            load_in_4bit=True,
+            bnb_4bit_quant_type=str(request.variant.quantization),
+            bnb_4bit_compute_dtype=precision.torch_dtype,
+            bnb_4bit_use_double_quant=request.settings.of(DOUBLE_QUANT),
+        )
+    device_map = {"": request.device.name}
     try:
         return torch_backend.load_module(request, precision, 1, quantization_config=config, device_map=device_map)
     except AttributeError:
         request.source.load_model(dtype="auto")  # raises IncompleteWeights where that is why
         raise
-
-
-def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
-    from transformers import BitsAndBytesConfig
-
-    if request.variant.quantization == INT8:
-        return BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
-    return BitsAndBytesConfig(
-        llm_int8_skip_modules=left_out,
-        load_in_4bit=True,
-        bnb_4bit_quant_type=str(request.variant.quantization),
-        bnb_4bit_compute_dtype=precision.torch_dtype,
-        bnb_4bit_use_double_quant=request.settings.of(DOUBLE_QUANT),
-    )
 
 
 def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None, share: float) -> str:

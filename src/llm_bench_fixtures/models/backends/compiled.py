@@ -78,26 +78,21 @@ def load(request: LoadRequest) -> CompiledModel:
     """Raises BackendUnavailable where the model's decode step can't be compiled once and for all, AnotherModel where
     the compiled one computes something else."""
     import torch._dynamo.config
+    from transformers import CompileConfig
 
     plain = torch_backend.load_source_model(request)
     if CacheKind.STATIC not in plain.facts.cache_kinds:
         raise BackendUnavailable(f"transformers has no static cache for {request.source.model_type} models")
-    model = CompiledModel(**vars(plain), compile_config=_compile_config(request))
+    on_cpu = request.device.kind is DeviceKind.CPU
+    config = CompileConfig(dynamic=True, mode="default" if on_cpu else "reduce-overhead")
+    config._compile_all_devices = True  # else transformers compiles on accelerators only
+    model = CompiledModel(**vars(plain), compile_config=config)
     # An error where torch would give up compiling a piece of code again and run it uncompiled.
     model.running = partial(torch._dynamo.config.patch, fail_on_recompile_limit_hit=True)
     compile_s, note = _compile(request, model)
     label = f"{plain.facts.label}, torch.compile of the decode step, static cache"
     model.facts = replace(plain.facts, label=label, compile_s=compile_s, notes=(*plain.facts.notes, note, NOT_COMPILED))
     return model
-
-
-def _compile_config(request: LoadRequest) -> Any:
-    from transformers import CompileConfig
-
-    on_cpu = request.device.kind is DeviceKind.CPU
-    config = CompileConfig(dynamic=True, mode="default" if on_cpu else "reduce-overhead")
-    config._compile_all_devices = True  # else transformers compiles on accelerators only
-    return config
 
 
 def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
