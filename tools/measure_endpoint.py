@@ -92,7 +92,7 @@ def connect(port: int) -> EndpointModel:
         None,
     )
     facts = ModelFacts("none", None, 4096, 4096, runs_source=True, is_remote=True)
-    return EndpointModel(variant, device, None, facts, client, asyncio.Runner(), served)
+    return EndpointModel(variant, device, None, facts, asyncio.Runner(), served)
 
 
 def milliseconds(seconds: float) -> str:

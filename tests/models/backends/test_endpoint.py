@@ -395,7 +395,9 @@ class TestTheKey:
         model = connect(server)
         assert {one.headers["Authorization"] for one in server.seen} == {f"Bearer {self.KEY}"}
         assert "model of [key]" in model.facts.label
-        assert self.KEY not in repr((model.facts, vars(model._client), model._client._http.headers))
+        assert self.KEY not in repr(
+            (model.facts, vars(model._served.asker.client), model._served.asker.client._http.headers)
+        )
 
     def test_an_error_that_repeats_it_hides_it(self, serve: Serve, connect: Open) -> None:
         server = serve()

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient
     from llm_bench_fixtures.models.backends.endpoint_protocol import ScoringApi, Served, StreamedAnswer
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.options.settings import Settings
@@ -130,7 +129,7 @@ def load(request: LoadRequest) -> EndpointModel:
         runner.close()
         raise
     device = Device(DeviceKind.CPU, "cpu", request.device.hardware)
-    return EndpointModel(request.variant, device, tokenizer, _facts(request.source, served), client, runner, served)
+    return EndpointModel(request.variant, device, tokenizer, _facts(request.source, served), runner, served)
 
 
 def _facts(source: ModelSource, served: Served) -> ModelFacts:
@@ -195,7 +194,6 @@ class EndpointModel(Model):
 
     tokenizer: Tokenizer
     facts: ModelFacts
-    _client: EndpointClient
     _runner: asyncio.Runner
     _served: Served
 
@@ -284,7 +282,7 @@ class EndpointModel(Model):
 
     def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
         """As `TakesRequests.run_requests`."""
-        with self._client.loaded(), most_open_files():
+        with self._served.asker.client.loaded(), most_open_files():
             return self._runner.run(work(self._send))
 
     async def _send(self, ids: TokenIds, new_tokens: int) -> Reply:
@@ -302,7 +300,7 @@ class EndpointModel(Model):
         return Reply(sent_s, times[0], times[-1], answer.tokens, answer.prompt_tokens, answer.cached_tokens)
 
     def close(self) -> None:
-        self._runner.run(self._client.close())
+        self._runner.run(self._served.asker.client.close())
         self._runner.close()
 
 
