@@ -32,7 +32,7 @@ import psutil
 from suites import leading_number, run_ready, with_tools
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.isolated import IsolatedModel
+    from llm_bench_fixtures.models.loading import IsolatedModel
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.progress import Left
     from llm_bench_fixtures.session.blocks import Step
@@ -89,8 +89,7 @@ def start_models(variant_ids: Sequence[str]) -> Iterator[IsolatedModel]:
     from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
     from llm_bench_fixtures.models.device import resolve_device
-    from llm_bench_fixtures.models.isolated import IsolatedModel
-    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.loading import IsolatedModel, LoadRequest
     from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
     from llm_bench_fixtures.models.variants import select_variants
     from llm_bench_fixtures.options.settings import parse_settings

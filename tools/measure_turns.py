@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.measure import turns
-from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.models.loading import IsolatedModel
 from llm_bench_fixtures.processes.calls import Preemptions
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Entry, Spent

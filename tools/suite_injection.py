@@ -17,7 +17,7 @@ import pytest
 
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.turns import take_turns
-from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.models.loading import IsolatedModel
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round

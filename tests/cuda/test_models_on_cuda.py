@@ -12,8 +12,7 @@ from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equ
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.device import Device
-from llm_bench_fixtures.models.isolated import IsolatedModel
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.loading import IsolatedModel, LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload

@@ -23,8 +23,7 @@ from waiting import BACKSTOP_S, has_ended, wait_until
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
 from llm_bench_fixtures.measure.timing import run_round, without_preemptions
 from llm_bench_fixtures.measure.turns import take_turns
-from llm_bench_fixtures.models.isolated import IsolatedModel
-from llm_bench_fixtures.models.loading import LoadRequest
+from llm_bench_fixtures.models.loading import IsolatedModel, LoadRequest
 from llm_bench_fixtures.models.quarantine import TokenizerApart
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from llm_bench_fixtures.measure.turns import take_turns
-from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.models.loading import IsolatedModel
 from llm_bench_fixtures.processes.calls import NEVER
 
 if TYPE_CHECKING:

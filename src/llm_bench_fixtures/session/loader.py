@@ -19,9 +19,8 @@ from llm_bench_fixtures.models.backend import Backend, LoadRequest, Storage, fir
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.handle import ModelHandle
-from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.loading import IsolatedModel, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.models.needs import (
     NOTHING,
@@ -49,7 +48,7 @@ from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 FIRST_PROMPT_TOKENS = 64  # prompt tokens of a process's first generate
 USUAL_CORPUS = 8192  # tokens; the built-in corpus has no more in any tokenizer of text
 MEASURING = (
-    "llm_bench_fixtures.models.isolated",
+    "llm_bench_fixtures.models.loading",
     "llm_bench_fixtures.measure.turns",
     "llm_bench_fixtures.measure.choices",
     "llm_bench_fixtures.measure.quality",

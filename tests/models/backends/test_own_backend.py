@@ -20,8 +20,7 @@ from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.measure.work import count_work, observe
 from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
-from llm_bench_fixtures.models.isolated import IsolatedModel
-from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.loading import IsolatedModel, LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
