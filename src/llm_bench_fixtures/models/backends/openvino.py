@@ -57,7 +57,15 @@ STORED = {
 
 
 def prepare(request: LoadRequest) -> None:
-    import_silently()
+    """Import Optimum's part for OpenVINO.
+
+    OpenVINO and NNCF send their makers word of each import and conversion, unless the module for that can't be found.
+    NNCF sets its own level when it is imported, past `quiet_libraries`.
+    """
+    sys.modules.setdefault(TELEMETRY, None)  # type: ignore[arg-type]  # which makes its import fail
+    with _silence():
+        importlib.import_module("optimum.intel.openvino")
+    logging.getLogger("nncf").setLevel(logging.ERROR)
     conversion.check_exportable(request.source.model_type, "OpenVINO")
 
 
@@ -72,18 +80,6 @@ def load(request: LoadRequest) -> OpenVinoModel:
     label = f"OpenVINO {quantization or 'float32'} weights ({chosen.label})"
     facts = replace(facts, label=label, compute=chosen.compute, tolerance=tolerance_of(chosen.compute))
     return OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
-
-
-def import_silently() -> None:
-    """Import Optimum's part for OpenVINO.
-
-    OpenVINO and NNCF send their makers word of each import and conversion, unless the module for that can't be found.
-    NNCF sets its own level when it is imported, past `quiet_libraries`.
-    """
-    sys.modules.setdefault(TELEMETRY, None)  # type: ignore[arg-type]  # which makes its import fail
-    with _silence():
-        importlib.import_module("optimum.intel.openvino")
-    logging.getLogger("nncf").setLevel(logging.ERROR)
 
 
 @contextlib.contextmanager
@@ -238,31 +234,20 @@ def chosen_by(module: Any, *, is_float32: bool) -> Choices:
 
 
 def count_weights(folder: Path) -> None:
-    """Keep COUNTS of the graph in the folder."""
+    """Keep COUNTS of the graph in the folder. Each run of it reads all weights but the tables that are only looked up;
+    those in 8 bits or fewer are quantized."""
     import openvino
 
-    graph = openvino.Core().read_model(folder / GRAPH_FILE)
-    counts = ((folder / WEIGHTS_FILE).stat().st_size, weight_bytes_read(graph), quantized_share(graph))
-    conversion.write_counts(folder, counts)
-
-
-def weight_bytes_read(graph: Any) -> int:
-    """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up."""
-    return sum(node.get_byte_size() for node in _constants(graph) if not all(_lookups_of(node)))
-
-
-def quantized_share(graph: Any) -> float:
-    """Share of the graph's weights that are stored in 8 bits or fewer."""
-    counts = Counter[bool]()
-    for node in _constants(graph):
+    nodes = openvino.Core().read_model(folder / GRAPH_FILE).get_ops()
+    weights = [node for node in nodes if node.get_type_name() == "Constant"]
+    read = sum(node.get_byte_size() for node in weights if not all(_lookups_of(node)))
+    numbers = Counter[bool]()
+    for node in weights:
         kind = node.get_element_type().get_type_name()
         if kind in FEWER_BITS or kind in FLOATS:
-            counts[kind in FEWER_BITS] += math.prod(node.get_output_shape(0))
-    return counts[True] / max(counts.total(), 1)
-
-
-def _constants(graph: Any) -> list[Any]:
-    return [node for node in graph.get_ops() if node.get_type_name() == "Constant"]
+            numbers[kind in FEWER_BITS] += math.prod(node.get_output_shape(0))
+    share = numbers[True] / max(numbers.total(), 1)
+    conversion.write_counts(folder, ((folder / WEIGHTS_FILE).stat().st_size, read, share))
 
 
 def _lookups_of(node: Any) -> list[bool]:
