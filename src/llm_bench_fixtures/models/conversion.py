@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from llm_bench_fixtures.models.backend import LoadRequest
     from llm_bench_fixtures.models.model import ModelFacts
 
 engine_on_cpu = partial(Backend, devices=("cpu",), chosen=Chosen.INSTALLED, takes_attention=False)

@@ -144,14 +144,12 @@ class Model(Protocol):
         like any other. attention_mask: (B, T) int64, 0 where there is padding. cache: one of `facts.cache_kinds`.
         on_token: called once each time that all rows have a further token.
         """
-        ...
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Next-token logits at each position, without a cache: (B, T) int64 in, (B, T, V) of any float dtype out.
 
         Padding, where there is some, is on the right; what stands there means nothing.
         """
-        ...
 
     def forget_caches(self) -> None:
         """Have the next `generate` run as in a process that has generated nothing yet. Default: nothing is kept."""
@@ -173,7 +171,6 @@ class ShowsLogits(Protocol):
 
         It runs as `generate` does, with the same kernels and the same cache: what is compared is what is timed.
         """
-        ...
 
 
 @runtime_checkable
@@ -188,7 +185,6 @@ class ScoresTokens(Protocol):
 
         Raises WorkloadUnsupported with the reason where it can't.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -228,7 +224,6 @@ class TakesRequests(Protocol):
 
     def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
         """Run the coroutine that `work` makes of a way to send requests, to its end."""
-        ...
 
 
 Shown: TypeAlias = "list[torch.Tensor] | None"

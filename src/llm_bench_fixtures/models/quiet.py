@@ -22,8 +22,7 @@ def quiet_libraries() -> Iterator[None]:
     transformers_logging.disable_progress_bar()
     disable_progress_bars()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         if own_bars:

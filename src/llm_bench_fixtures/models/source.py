@@ -257,12 +257,9 @@ def stored_quantization(config: object) -> StoredQuantization | None:
 
 def _quantization_in(config: object) -> Mapping[str, Any] | None:
     """Quantization of a config, also of a model of several media, whose decoder has a config of its own."""
-    for part in (config, config.get("text_config") if isinstance(config, dict) else None):
-        found = [part.get(key) for key in KEYS] if isinstance(part, dict) else []
-        first = next((one for one in found if isinstance(one, dict) and one), None)
-        if first is not None:
-            return first
-    return None
+    parts = (config, config.get("text_config")) if isinstance(config, dict) else ()
+    found = (part.get(key) for part in parts if isinstance(part, dict) for key in KEYS)
+    return next((one for one in found if isinstance(one, dict) and one), None)
 
 
 def _scheme_of_bits(found: Mapping[str, Any]) -> str:

@@ -21,14 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backend import (
-    Backend,
-    Chosen,
-    LoadRequest,
-    Storage,
-    installed_versions,
-    unavailable_where,
-)
+from llm_bench_fixtures.models.backend import Backend, Chosen, Storage, installed_versions, unavailable_where
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.conversion import TextTrial, tokens
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -42,6 +35,7 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Key
+    from llm_bench_fixtures.models.backend import LoadRequest
 
 VARIANTS = (
     Variant("compile-fp32", "compiled", "float32 weights, decode steps compiled, static cache"),
