@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from llm_bench_fixtures.models.variants import TOLERANCES, Arithmetic, Precision, Variant
-from llm_bench_fixtures.workloads import Batch, CacheKind, TokenIds, Tokenizer
+from llm_bench_fixtures.workloads import CacheKind, TokenIds, Tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OnToken: TypeAlias = "Callable[[], None] | None"
+Rows: TypeAlias = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -264,8 +265,8 @@ class EngineModel(Model):
     facts: ModelFacts
 
     @abstractmethod
-    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
-        """Each row's new tokens, as `Model.generate` has them."""
+    def continued(self, rows: Rows, width: int, new_tokens: int, on_token: OnToken, shown: Shown) -> Rows:
+        """New tokens of each row, as `Model.generate` has them. width: of the rows with the padding that they had."""
 
     def generate(
         self,
@@ -276,7 +277,8 @@ class EngineModel(Model):
         on_token: OnToken = None,
     ) -> torch.Tensor:
         """As `Model.generate`; on_token may be called from the thread that computes."""
-        return _joined(input_ids, self.continued(Batch(input_ids, attention_mask), new_tokens, on_token, None))
+        rows = unpadded(input_ids, attention_mask)
+        return joined(input_ids, self.continued(rows, input_ids.shape[1], new_tokens, on_token, None))
 
     def generate_with_logits(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
@@ -285,19 +287,20 @@ class EngineModel(Model):
         import torch
 
         shown: list[torch.Tensor] = []
-        output = _joined(input_ids, self.continued(Batch(input_ids, attention_mask), new_tokens, None, shown))
+        rows = unpadded(input_ids, attention_mask)
+        output = joined(input_ids, self.continued(rows, input_ids.shape[1], new_tokens, None, shown))
         return output, torch.stack(shown, dim=1)
 
     def close(self) -> None:
         self.engine = None
 
 
-def unpadded(batch: Batch) -> list[list[int]]:
+def unpadded(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Rows:
     """The tokens of each row, padding left out."""
-    return [ids[mask.bool()].tolist() for ids, mask in zip(batch.input_ids, batch.attention_mask, strict=True)]
+    return [ids[mask.bool()].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True)]
 
 
-def _joined(input_ids: torch.Tensor, texts: list[list[int]]) -> torch.Tensor:
+def joined(input_ids: torch.Tensor, texts: Rows) -> torch.Tensor:
     """Prompts and their new tokens: (B, T + new_tokens) int64."""
     import torch
 

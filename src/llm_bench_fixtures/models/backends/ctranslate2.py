@@ -16,7 +16,7 @@ from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends.torch import load_float32
 from llm_bench_fixtures.models.device import Device
-from llm_bench_fixtures.models.model import BatchCounter, EngineModel, OnToken, Shown, unpadded
+from llm_bench_fixtures.models.model import BatchCounter, EngineModel, OnToken, Rows, Shown
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.progress import Phase
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.workloads import Batch
 
 FULL = Variant("ct2-fp32", "ctranslate2", "CTranslate2's form of the model, in float32")
 VARIANTS = (
@@ -179,26 +178,25 @@ class Ct2Model(EngineModel):
     shortest, and from there on token by token.
     """
 
-    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
+    def continued(self, rows: Rows, width: int, new_tokens: int, on_token: OnToken, shown: Shown) -> Rows:
         """As `EngineModel.continued`. Raises WorkloadUnsupported for a batch that CTranslate2 4.8 answers wrongly."""
         import numpy as np
         import torch
 
-        prompts = unpadded(batch)
-        if min(map(len, prompts)) == 1 < max(map(len, prompts)):
+        if min(map(len, rows)) == 1 < max(map(len, rows)):
             raise WorkloadUnsupported(
                 "CTranslate2 counts prompts as answers where one of a single token is in a batch with longer ones"
             )
         results = self.engine.generate_batch(
-            [[str(token) for token in prompt] for prompt in prompts],
+            [[str(token) for token in row] for row in rows],
             max_length=new_tokens,
             end_token=[],
             include_prompt_in_result=False,
-            callback=None if on_token is None else _adding(BatchCounter(len(prompts), on_token)),
+            callback=None if on_token is None else _adding(BatchCounter(len(rows), on_token)),
             return_logits_vocab=shown is not None,
         )
         if shown is not None:
-            steps = [[np.asarray(step).reshape(-1) for step in row.logits[0][-new_tokens:]] for row in results]
+            steps = [[np.asarray(step).reshape(-1) for step in one.logits[0][-new_tokens:]] for one in results]
             shown += torch.from_numpy(np.array(steps)).float().unbind(1)
         return [result.sequences_ids[0] for result in results]
 

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.models.backend import Backend, LoadRequest
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.model import BatchCounter, Model, ModelFacts, Reply, Send, unpadded
+from llm_bench_fixtures.models.model import BatchCounter, Model, ModelFacts, Reply, Send, joined, unpadded
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.parsers import Setting, parse_seconds, shortened
 from llm_bench_fixtures.processes.environment import most_open_files
 from llm_bench_fixtures.progress import tell_share
-from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, Batch, CacheKind, TokenIds, Tokenizer, plain_ids
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, TokenIds, Tokenizer, plain_ids
 
 if TYPE_CHECKING:
     import asyncio
@@ -207,14 +207,11 @@ class EndpointModel(Model):
     ) -> torch.Tensor:
         """As `Model.generate`. Raises WorkloadUnsupported for padding that no request has, and where the server ends a
         text before its length."""
-        import torch
-
         prompts = _prompts(input_ids, attention_mask)
         counter = BatchCounter(len(prompts), on_token or (lambda: None))
         asked = (self._ask(prompt, new_tokens, partial(counter.reach, row)) for row, prompt in enumerate(prompts))
         answers = self._runner.run(_all(asked))
-        rows = [self._new_ids(answer, new_tokens) for answer in answers]
-        return torch.cat([input_ids, torch.tensor(rows, dtype=input_ids.dtype)], dim=1)
+        return joined(input_ids, [self._new_ids(answer, new_tokens) for answer in answers])
 
     async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> StreamedAnswer:
         """An answer of exactly that length."""
@@ -319,7 +316,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 def _prompts(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[TokenIds]:
     """The prompts in a batch. Raises WorkloadUnsupported for padding beyond the longest prompt, or on the right."""
-    prompts = unpadded(Batch(input_ids, attention_mask))
+    prompts = unpadded(input_ids, attention_mask)
     if max(map(len, prompts)) < input_ids.shape[1] or not bool(attention_mask[:, -1].all()):
         raise WorkloadUnsupported("requests to a server have no padding")
     return list(map(tuple, prompts))

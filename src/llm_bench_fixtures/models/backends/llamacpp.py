@@ -16,11 +16,10 @@ from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends import gguf_files
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.model import EngineModel, OnToken, Shown, unpadded
+from llm_bench_fixtures.models.model import EngineModel, OnToken, Rows, Shown, unpadded
 from llm_bench_fixtures.models.variants import Precision, Variant, quantized_from
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.workloads import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -249,12 +248,11 @@ class LlamaCppModel(EngineModel):
 
     _room: Room = field(default=Room(0, 0, 0), init=False)
 
-    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
+    def continued(self, rows: Rows, width: int, new_tokens: int, on_token: OnToken, shown: Shown) -> Rows:
         """As `EngineModel.continued`. Raises WorkloadUnsupported for more rows than a context has sequences."""
         import torch
         from cyllama.llama import llama_cpp
 
-        rows = unpadded(batch)
         if len(rows) > MOST_SEQUENCES:
             raise WorkloadUnsupported(f"llama.cpp runs at most {MOST_SEQUENCES} prompts at a time")
         self._make_room(Room(len(rows), max(map(len, rows)) + new_tokens, sum(map(len, rows))))
@@ -282,7 +280,7 @@ class LlamaCppModel(EngineModel):
         import torch
 
         logits = torch.zeros(*input_ids.shape, self.facts.vocabulary)
-        for row, ids in enumerate(unpadded(Batch(input_ids, attention_mask))):
+        for row, ids in enumerate(unpadded(input_ids, attention_mask)):
             self._make_room(Room(1, len(ids), len(ids)))
             run(self._context, [ids], shows_all=True)
             for place in range(len(ids)):

@@ -19,7 +19,7 @@ from llm_bench_fixtures.models import conversion
 from llm_bench_fixtures.models.backend import LoadRequest, Storage
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.torch import load_float32
-from llm_bench_fixtures.models.model import EngineModel, OnToken, Shown, unpadded
+from llm_bench_fixtures.models.model import EngineModel, OnToken, Rows, Shown
 from llm_bench_fixtures.models.variants import Variant, quantized_from
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.source import ModelSource
-    from llm_bench_fixtures.workloads import Batch
 
 FULL = Variant("ortgenai-fp32", "onnxruntime_genai", "ONNX graph of onnxruntime-genai's builder, in its own loop")
 VARIANTS = (
@@ -221,7 +220,7 @@ def continue_rows(
     new_tokens: int,
     on_token: OnToken = None,
     shown: Shown = None,
-) -> list[list[int]]:
+) -> Rows:
     """The greedy continuation of each row, padded to that width. The last two: as in `EngineModel.continued`.
 
     A row alone isn't padded: the engine would forget that it is after the first token.
@@ -238,18 +237,18 @@ def continue_rows(
         if on_token is not None:
             on_token()
         steps.append(generator.get_next_tokens())
-    texts: list[list[int]] = np.array(steps).T.tolist()
+    texts: Rows = np.array(steps).T.tolist()
     return texts
 
 
 class GenaiModel(EngineModel):
     """Runs token ids with onnxruntime-genai, whose attention takes padding on the right only: rows are moved there."""
 
-    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
+    def continued(self, rows: Rows, width: int, new_tokens: int, on_token: OnToken, shown: Shown) -> Rows:
         """As `EngineModel.continued`. Raises WorkloadUnsupported for more rows than the engine takes."""
-        if len(batch.input_ids) > MOST_ROWS:
+        if len(rows) > MOST_ROWS:
             raise WorkloadUnsupported(f"onnxruntime-genai runs at most {MOST_ROWS} prompts at a time")
-        return continue_rows(self.engine, unpadded(batch), batch.input_ids.shape[1], new_tokens, on_token, shown)
+        return continue_rows(self.engine, rows, width, new_tokens, on_token, shown)
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""
