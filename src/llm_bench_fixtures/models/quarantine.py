@@ -103,15 +103,10 @@ class TokenizerApart:
     What a tokenizer of transformers has besides is asked for in the process, too.
     """
 
-    pad_token_id: int
-    bos_token_id: int | None
-    eos_token_id: int | None
-
     def __init__(self, source: ModelSource) -> None:
         self._source = source
         self._process: WorkerProcess[Request, Returned | Raised] | None = None
-        for name, token in zip(OWN, self._ask(attrgetter(*OWN)), strict=True):
-            setattr(self, name, token)
+        self.pad_token_id, self.bos_token_id, self.eos_token_id = self._ask(attrgetter(*OWN))
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
         return dict(self._call("__call__", text, **how))
