@@ -14,9 +14,9 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory, first_line
 from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
@@ -153,19 +153,8 @@ def _size_not_allocated(error: Exception) -> str | None:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Work for the process: what to load, in values that can be handed over."""
-
-    variant: Variant
-    source: ModelSource
-    device: Device
-    settings: Settings
-    cache_dir: Path
-    threads: int
-    offload: Path | None
+Given: TypeAlias = tuple[Variant, ModelSource, Device, Settings]
+"""The part of a LoadRequest that can be handed to another process."""
 
 
 class IsolatedModel(ModelHandle):
@@ -186,12 +175,12 @@ class IsolatedModel(ModelHandle):
         import torch
 
         request = self._request
-        of = request.variant, request.source, request.device, request.settings, request.store.root
-        assignment = Assignment(*of, self.variant.threads or torch.get_num_threads(), request.offload)
+        given: Given = request.variant, request.source, request.device, request.settings
+        work = given, request.store.root, request.offload, self.variant.threads or torch.get_num_threads()
         name = f"{self.variant.id}: the process that it ran in"
         on_cpu, afresh = request.device.kind is DeviceKind.CPU, self.variant.is_passive
         with setting(WAIT_POLICY, "passive") if self.variant.is_passive else nullcontext():
-            process = start_function(name, _serve, (assignment,), on_cpu=on_cpu, afresh=afresh)
+            process = start_function(name, _serve, work, on_cpu=on_cpu, afresh=afresh)
         self._caller = Caller(process, request.progress, self._keep_traceback)
         try:
             with request.progress.activity(Phase.LOADING, f"starting {self.variant.id}"):
@@ -250,26 +239,25 @@ class IsolatedModel(ModelHandle):
             tokenizer.close()
 
 
-def _serve(channel: Channel[Answer, Question], assignment: Assignment) -> None:
+def _serve(
+    channel: Channel[Answer, Question], given: Given, cache_dir: Path, offload: Path | None, threads: int
+) -> None:
     """The process: loads its variant, then answers calls with it."""
+    variant, source, _, _ = given
+
+    def load(progress: Progress) -> tuple[Model, ModelFacts]:
+        import torch
+
+        torch.set_num_threads(threads)
+        maker = Maker(variant.threads_of or variant.id, source.identity, source.weights)
+        store = ArtifactStore(cache_dir, progress, maker)
+        with giving_freed_memory_back():
+            loaded = load_variant(LoadRequest(*given, store, progress, offload))
+        return loaded.model, loaded.facts
 
     @contextmanager
     def quietly() -> Iterator[None]:
-        with quiet_libraries(), naming_full_disks(assignment.cache_dir), translate_out_of_memory(assignment.variant.id):
+        with quiet_libraries(), naming_full_disks(cache_dir), translate_out_of_memory(variant.id):
             yield
 
-    answer_calls(channel, functools.partial(_load, assignment), quietly)
-
-
-def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts]:
-    import torch
-
-    torch.set_num_threads(assignment.threads)
-    source = assignment.source
-    made_for = assignment.variant.threads_of or assignment.variant.id
-    store = ArtifactStore(assignment.cache_dir, progress, Maker(made_for, source.identity, source.weights))
-    given = assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress
-    request = LoadRequest(*given, assignment.offload)
-    with giving_freed_memory_back():
-        loaded = load_variant(request)
-    return loaded.model, loaded.facts
+    answer_calls(channel, load, quietly)
