@@ -109,8 +109,7 @@ def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Foot
         config = AutoConfig.for_model(**PRESETS[name])
         footprint = check_architecture(config, settings.trust_remote_code)
     else:
-        is_local = name == TINY or local_folder(name) is not None
-        folder = model_folder(name, settings) if is_local else download(name, ("*.json",), settings, weights=False)
+        folder = local_folder(name) or download(name, ("*.json",), settings, weights=False)
         check_files(folder)
         check_trusted(folder, settings.trust_remote_code)
         check_counts(read_config(folder))

@@ -156,8 +156,6 @@ def _stored_tensors(folder: Path) -> Iterator[Any]:
 
 
 def model_folder(name: str, settings: Settings) -> Path:
-    if name == TINY:
-        return TINY_FOLDER
     folder = local_folder(name)
     if folder is not None:
         return folder
@@ -177,7 +175,7 @@ def modeling_module(name: str) -> str:
 def local_config(name: str) -> Mapping[str, Any]:
     """Content of a local folder's config; empty where there is none that can be read, which finding the model says."""
     try:
-        folder = TINY_FOLDER if name == TINY else local_folder(name)
+        folder = local_folder(name)
         config = None if folder is None else read_config(folder)
     except (CandidateFailed, RecursionError):
         return {}
@@ -185,10 +183,12 @@ def local_config(name: str) -> Mapping[str, Any]:
 
 
 def local_folder(name: str) -> Path | None:
-    """The folder of that name; None where there is none.
+    """The folder of that name, or of the package's model; None where there is none.
 
     Raises CandidateFailed for the home of an unknown user, and for what isn't read.
     """
+    if name == TINY:
+        return TINY_FOLDER
     try:
         folder = parse_path(name)
     except InvalidSetting as error:

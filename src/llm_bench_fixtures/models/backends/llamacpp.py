@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -150,15 +151,11 @@ def _try(
     isn't kept."""
     config = request.source.load_config()
     with conversion.unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
-        path, vocabulary = folder / FILE, config.get_text_config().vocab_size
+        run_once = partial(try_running, folder / FILE, config.get_text_config().vocab_size)
         if trial is None:
-            try_running(path, vocabulary)
+            run_once()
         else:
-            trial.check(
-                "llama.cpp's conversion",
-                lambda ids: try_running(path, vocabulary, ids[0].tolist(), is_float32=True),
-                stored,
-            )
+            trial.check("llama.cpp's conversion", lambda ids: run_once(ids[0].tolist(), is_float32=True), stored)
 
 
 def open_model(path: Path, vocabulary: int) -> Any:
