@@ -116,8 +116,7 @@ def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Foot
         source = ModelSource(name, folder, trust_remote_code=settings.trust_remote_code)
         footprint = examine(source, check_shape, in_process=settings.in_process)
         config = source.load_config()
-        if hasattr(config, "quantization_config"):
-            del config.quantization_config  # describes other weights than those that are made here
+        vars(config).pop("quantization_config", None)  # it describes other weights than those that are made here
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))
     return config, footprint

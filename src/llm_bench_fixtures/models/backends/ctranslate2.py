@@ -6,7 +6,6 @@ is quantized as it comes, on a scale a token.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -51,8 +50,12 @@ def check(variant: Variant, device: Device) -> None:
 
 
 def prepare(request: LoadRequest) -> None:
-    importlib.import_module("ctranslate2")
-    check_convertible(request.source.load_config())
+    """Raise BackendUnavailable for an architecture that CTranslate2 has no converter for."""
+    from ctranslate2.converters import transformers as converters
+
+    config = request.source.load_config()
+    if type(config).__name__ not in converters._MODEL_LOADERS:
+        raise BackendUnavailable(f"CTranslate2 has no converter for {config.model_type} models")
 
 
 def load(request: LoadRequest) -> Ct2Model:
@@ -63,14 +66,6 @@ def load(request: LoadRequest) -> Ct2Model:
     context = min(facts.context_length, longest_prompt(request.source.load_config()))
     facts = replace(facts, label=f"CTranslate2 {generator.compute_type}", context_length=context)
     return Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
-
-
-def check_convertible(config: Any) -> None:
-    """Raise BackendUnavailable for an architecture that CTranslate2 has no converter for."""
-    from ctranslate2.converters import transformers as converters
-
-    if type(config).__name__ not in converters._MODEL_LOADERS:
-        raise BackendUnavailable(f"CTranslate2 has no converter for {config.model_type} models")
 
 
 def convert(request: LoadRequest, compute_type: str) -> Artifact:
