@@ -45,7 +45,7 @@ def write_served(source: ModelSource, path: Path) -> Path:
     import gguf
 
     module = source.load_model()
-    writer = gguf.GGUFWriter(path, check_convertible(module.config).architecture)
+    writer = gguf.GGUFWriter(path, check_convertible(module.config))
     add_tokenizer(writer, source.folder)
     write_model(writer, module)
     return path
