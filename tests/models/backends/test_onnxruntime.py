@@ -25,7 +25,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, NoRoom, OutOfMemory, Q
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backends import CATALOGUE, onnx_graphs
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
 from llm_bench_fixtures.models.backends import onnxruntime as backend
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
@@ -58,8 +58,8 @@ def losses(
 
 def calibrated(
     model: TransformersModel, texts: Sequence[str], graph: Path, scratch: Path
-) -> tuple[Any, list[onnx_graphs.Pass]]:
-    return onnx_graphs.calibrate(model.module, model.tokenizer, texts, graph, scratch)
+) -> tuple[Any, list[graphs.Pass]]:
+    return graphs.calibrate(model.module, model.tokenizer, texts, graph, scratch)
 
 
 def own_graph(model: TransformersModel) -> Path:
@@ -67,12 +67,12 @@ def own_graph(model: TransformersModel) -> Path:
 
 
 @pytest.fixture(scope="module")
-def passes(loaded: Mapping[str, TransformersModel], tmp_path_factory: pytest.TempPathFactory) -> list[onnx_graphs.Pass]:
+def passes(loaded: Mapping[str, TransformersModel], tmp_path_factory: pytest.TempPathFactory) -> list[graphs.Pass]:
     """Of two prompts, continued by three tokens each."""
     model, texts = loaded["ort-fp32"], read_corpus(CALIBRATION_FOLDER).texts
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(onnx_graphs, "PROMPTS", 2)
-        patch.setattr(onnx_graphs, "NEW_TOKENS", 3)
+        patch.setattr(graphs, "PROMPTS", 2)
+        patch.setattr(graphs, "NEW_TOKENS", 3)
         return calibrated(model, texts, own_graph(model), tmp_path_factory.mktemp("scratch"))[1]
 
 
@@ -82,15 +82,15 @@ def test_calibration_goes_on_after_the_end_of_a_text(tmp_path: Path, make_reques
     model = load_variant(make_request("ort-fp32", source)).model
     model.module.generation_config.eos_token_id = 0
     _, passes = calibrated(model, ["The end of it. " * 99], own_graph(model), tmp_path)
-    assert len(passes) == 2 * onnx_graphs.PROMPTS
+    assert len(passes) == 2 * graphs.PROMPTS
 
 
 def test_ranges_are_the_least_and_the_largest_values_of_all_passes(
     loaded: Mapping[str, TransformersModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both passes of each prompt are among the checked ones, which tell those of the logits."""
-    monkeypatch.setattr(onnx_graphs, "PROMPTS", 2)
-    monkeypatch.setattr(onnx_graphs, "NEW_TOKENS", 2)
+    monkeypatch.setattr(graphs, "PROMPTS", 2)
+    monkeypatch.setattr(graphs, "NEW_TOKENS", 2)
     model = loaded["ort-fp32"]
     ranges, passes = calibrated(model, read_corpus(CALIBRATION_FOLDER).texts, own_graph(model), tmp_path)
     lowest, highest = ranges["logits"].range_value
@@ -191,18 +191,18 @@ def test_a_second_load_reuses_every_artifact(
     assert not any(progress.phase_s[phase] for phase in (Phase.EXPORTING, Phase.CALIBRATING, Phase.QUANTIZING))
 
 
-def test_each_prompts_prefill_and_last_step_are_kept(passes: list[onnx_graphs.Pass]) -> None:
+def test_each_prompts_prefill_and_last_step_are_kept(passes: list[graphs.Pass]) -> None:
     """Three tokens take three forward passes: one over the 64 tokens of the prompt, two over one token each."""
     assert [one.feed["input_ids"].shape for one in passes] == [(1, 64), (1, 1)] * 2
     assert [one.logits.shape[:2] for one in passes] == [(1, 64), (1, 1)] * 2
 
 
-def test_the_past_is_empty_in_prefill_and_has_all_before_the_last_step(passes: list[onnx_graphs.Pass]) -> None:
+def test_the_past_is_empty_in_prefill_and_has_all_before_the_last_step(passes: list[graphs.Pass]) -> None:
     pasts = [{value.shape[2] for name, value in one.feed.items() if "past" in name} for one in passes]
     assert pasts == [{0}, {65}] * 2
 
 
-def test_the_calibration_prompts_differ(passes: list[onnx_graphs.Pass]) -> None:
+def test_the_calibration_prompts_differ(passes: list[graphs.Pass]) -> None:
     assert passes[0].feed["input_ids"].tolist() != passes[2].feed["input_ids"].tolist()
 
 
@@ -219,7 +219,7 @@ def test_calibrating_leaves_no_weights_behind(
     graph = onnx.load(own_graph(loaded["ort-fp32"]))
     path = exported / "model.onnx"
     onnx.save_model(graph, path, save_as_external_data=True, location="model.onnx_data", size_threshold=1024)
-    monkeypatch.setattr(onnx_graphs, "PROMPTS", 1)
+    monkeypatch.setattr(graphs, "PROMPTS", 1)
     infer, written = onnx.shape_inference.infer_shapes_path, list[Path]()
     monkeypatch.setattr(
         onnx.shape_inference, "infer_shapes_path", lambda path, to: written.append(Path(to)) or infer(path, to)
@@ -243,7 +243,7 @@ class ScrambledSession:
     def __init__(self, session: Any) -> None:
         self.session = session
 
-    def run(self, outputs: list[str], feed: onnx_graphs.Feed) -> list[Any]:
+    def run(self, outputs: list[str], feed: graphs.Feed) -> list[Any]:
         (logits,) = self.session.run(outputs, feed)
         return [logits[..., ::-1].copy()]
 
@@ -253,61 +253,59 @@ def fixed(*probabilities: float) -> Any:
     return np.log(np.array([[probabilities]], dtype=np.float32))
 
 
-def fixed_pass(*probabilities: float) -> onnx_graphs.Pass:
-    return onnx_graphs.Pass({}, fixed(*probabilities))
+def fixed_pass(*probabilities: float) -> graphs.Pass:
+    return graphs.Pass({}, fixed(*probabilities))
 
 
 def fixed_session(*probabilities: float) -> Any:
     return SimpleNamespace(run=lambda outputs, feed: [fixed(*probabilities)])
 
 
-def test_scrambled_logits_are_a_collapse(
-    loaded: Mapping[str, TransformersModel], passes: list[onnx_graphs.Pass]
-) -> None:
+def test_scrambled_logits_are_a_collapse(loaded: Mapping[str, TransformersModel], passes: list[graphs.Pass]) -> None:
     scrambled = ScrambledSession(loaded["ort-int8-static"].module.session)
     with pytest.raises(QualityCollapsed, match="static quantization broke the model"):
-        onnx_graphs.check_close(passes, scrambled)
+        graphs.check_close(passes, scrambled)
 
 
 def test_the_quantized_models_own_logits_are_none(
-    loaded: Mapping[str, TransformersModel], passes: list[onnx_graphs.Pass]
+    loaded: Mapping[str, TransformersModel], passes: list[graphs.Pass]
 ) -> None:
-    onnx_graphs.check_close(passes, loaded["ort-int8-static"].module.session)
+    graphs.check_close(passes, loaded["ort-int8-static"].module.session)
 
 
 def test_the_divergence_is_the_kl_from_float32_in_nats() -> None:
     """KL((1/2, 1/2) || (4/5, 1/5)) = ln(5/8) / 2 + ln(5/2) / 2; the other way round it would be 0.193."""
     expected = (math.log(5 / 8) + math.log(5 / 2)) / 2
     with pytest.raises(QualityCollapsed, match=f"of {expected:.3f} nats per token"):
-        onnx_graphs.check_close([fixed_pass(0.5, 0.5)] * 2, fixed_session(0.8, 0.2))
+        graphs.check_close([fixed_pass(0.5, 0.5)] * 2, fixed_session(0.8, 0.2))
 
 
 def test_equal_distributions_do_not_diverge_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_graphs, "KL_LIMIT", 1e-12)
-    onnx_graphs.check_close([fixed_pass(0.7, 0.3)], fixed_session(0.7, 0.3))
+    monkeypatch.setattr(graphs, "KL_LIMIT", 1e-12)
+    graphs.check_close([fixed_pass(0.7, 0.3)], fixed_session(0.7, 0.3))
 
 
 def test_logits_that_are_not_numbers_are_a_collapse() -> None:
     with pytest.raises(QualityCollapsed):
-        onnx_graphs.check_close([fixed_pass(0.5, 0.5)], fixed_session(math.nan, 0.5))
+        graphs.check_close([fixed_pass(0.5, 0.5)], fixed_session(math.nan, 0.5))
 
 
 def test_a_collapsed_artifact_is_not_kept(make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """No divergence is below zero; the limit is part of the key, so the good artifact stays."""
     request = make_request("ort-int8-static")
     kept = sorted((request.store.root / "onnx-int8-static").glob("*/"))
-    monkeypatch.setattr(onnx_graphs, "KL_LIMIT", 0.0)
-    monkeypatch.setattr(onnx_graphs, "PROMPTS", 2)
+    monkeypatch.setattr(graphs, "KL_LIMIT", 0.0)
+    monkeypatch.setattr(graphs, "PROMPTS", 2)
     with pytest.raises(QualityCollapsed):
         load_variant(request)
     assert sorted((request.store.root / "onnx-int8-static").glob("*/")) == kept
 
 
 def test_another_text_or_another_count_is_another_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = onnx_graphs.recipe(["a", "b"])
-    assert one == onnx_graphs.recipe(["a", "b"]) != onnx_graphs.recipe(["ab"])
-    monkeypatch.setattr(onnx_graphs, "NEW_TOKENS", 9)
-    assert onnx_graphs.recipe(["a", "b"]) != one
+    one = graphs.calibration_recipe(["a", "b"])
+    assert one == graphs.calibration_recipe(["a", "b"]) != graphs.calibration_recipe(["ab"])
+    monkeypatch.setattr(graphs, "NEW_TOKENS", 9)
+    assert graphs.calibration_recipe(["a", "b"]) != one
 
 
 def test_the_real_message_of_onnxruntime_becomes_out_of_memory(tmp_path: Path) -> None:

@@ -174,13 +174,13 @@ def only_graph(folder: Path) -> Path:
 Feed: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 
 STATIC_OPERATORS = ["MatMul", "Gemm"]  # those whose inputs and outputs are quantized by ranges
-PROMPTS = 16
+PROMPTS = 16  # of the calibration
 PROMPT_TOKENS = 64
 NEW_TOKENS = 8
 KL_LIMIT = 0.1  # nats per token, mean over the feeds that are checked
 
 
-def recipe(texts: Sequence[str]) -> str:
+def calibration_recipe(texts: Sequence[str]) -> str:
     """Names the calibration: another text or other counts give another name."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     return (

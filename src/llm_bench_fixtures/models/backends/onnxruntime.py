@@ -157,7 +157,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     key: Key = {
         **conversion.key_of(request, LIBRARIES),
         "config": f"static {instruction_set()} {graphs.STATIC_OPERATORS}",
-        "calibration": graphs.recipe(texts),
+        "calibration": graphs.calibration_recipe(texts),
     }
     name = request.source.name
 
