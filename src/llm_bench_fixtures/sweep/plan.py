@@ -175,7 +175,9 @@ def _cell(matrix: Matrix, parts: Sequence[AxisEntry]) -> SweepCell:
     machine = next((one for one in parts if isinstance(one, MachineEntry)), ANY_MACHINE)
     model = [f"--llm-model={one.model or one.name}" for one in parts if isinstance(one, ModelEntry)]
     arguments = [*matrix.arguments, *model, *(text for one in parts for text in one.arguments)]
-    environment = {name: value for one in (matrix, *parts) for name, value in one.environment.items()}
+    environment = dict(matrix.environment)
+    for one in parts:
+        environment |= one.environment
     name = "/".join(one.name for one in parts) or "all"
     what = "/".join(one.name for one in parts if one is not machine)
     return SweepCell(name, machine, matrix.suite, tuple(arguments), environment, what)
