@@ -11,7 +11,7 @@ from endpoint_server import CountingServer, Manner
 from task_files import WHY_NIGHTLY, WHY_NOT, choosing, ending, harness_data  # noqa: F401
 
 from llm_bench_fixtures.cli.main import main
-from llm_bench_fixtures.measure import harness
+from llm_bench_fixtures.session import tasks
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -162,7 +162,7 @@ def test_a_run_that_was_cut_within_the_second_variant_has_the_first_ones_answers
 ) -> None:
     """Bug: both were lost."""
     options = (f"--llm-tasks={choosing(own_suite.pytester.path)}", "--llm-variants=fp32,fp16")
-    asked, whole = [], harness.ask
+    asked, whole = [], tasks.ask
 
     def cut(*args: Any) -> Any:
         asked.append(args[1].variant.id)
@@ -170,7 +170,7 @@ def test_a_run_that_was_cut_within_the_second_variant_has_the_first_ones_answers
             raise KeyboardInterrupt
         return whole(*args)
 
-    monkeypatch.setattr(harness, "ask", cut)
+    monkeypatch.setattr(tasks, "ask", cut)
     own_suite.run_in_turns(*options, no_reraise_ctrlc=True)
     cut_off = answered(own_suite)
     assert (NAME in cut_off["fp32"], cut_off["fp16"]) == (True, {})

@@ -13,13 +13,13 @@ import pytest
 from run_factory import make_provenance, make_variant
 
 from llm_bench_fixtures.errors import WorkerDied, WorkloadUnsupported
-from llm_bench_fixtures.measure import harness
 from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.session import tasks
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.setup import Setup
@@ -123,7 +123,7 @@ class Case:
         self.item_s = item_s
         self.asked: list[tuple[str, int]] = []
         self.fails: dict[str, Exception] = {}
-        monkeypatch.setattr(harness, "ask", self.ask)
+        monkeypatch.setattr(tasks, "ask", self.ask)
         self.task = HarnessTask("quiz", {}, {}, 1, 0, "digest", {"quiz": 1000})
         self.forecast = Forecast(lambda: self.now_s)
         deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
@@ -262,7 +262,7 @@ def test_what_is_not_finite_is_left_out_and_named(monkeypatch: pytest.MonkeyPatc
     case = Case(monkeypatch)
     case.load("fp32")
     case.scored.add("fp32")
-    monkeypatch.setattr(harness, "ask", lambda *_: answers([math.inf]))
+    monkeypatch.setattr(tasks, "ask", lambda *_: answers([math.inf]))
     case.tasks.ask()
     known = case.results.variant("fp32")
     assert (known.quality, known.notes[-1]) == (

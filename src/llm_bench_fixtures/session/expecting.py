@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from timeit import repeat
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+from llm_bench_fixtures.measure.choices import ChoiceItem
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
+from llm_bench_fixtures.measure.harness import HarnessTask
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS, group_windows, most_tokens_of
 from llm_bench_fixtures.measure.turns import WARMING_TOKENS
@@ -24,22 +26,18 @@ from llm_bench_fixtures.models.artifacts import Maker, Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.files import read_config
+from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import WindowScheme
+from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
 from llm_bench_fixtures.session.forecast import CaseSize, MachineSpeed, Phases, Runner, WorkKind, load_name, sample_name
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
 from llm_bench_fixtures.session.samples import is_small, questions_with
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.choices import ChoiceItem
-    from llm_bench_fixtures.measure.harness import HarnessTask
-    from llm_bench_fixtures.models.lineup import Lineup
-    from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.session.setup import Setup
-    from llm_bench_fixtures.workloads import TokenIds
+from llm_bench_fixtures.workloads import TokenIds
 
 PROBED_BYTES = 16 << 20  # copied and hashed to see how fast that goes
 PROBED_WEIGHTS = 1 << 26  # multiplied with one position, in matrices of the model's shape: 256 MiB

@@ -6,24 +6,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter, flop_counter
+from llm_bench_fixtures.measure.harness import HarnessTask, load_tasks
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
+from llm_bench_fixtures.measure.own_prompts import OwnPrompts
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.attention import check_known
 from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.chat import chat_prompts
 from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quarantine import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.formatting import count
@@ -31,12 +35,6 @@ from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.own import OwnRun
 from llm_bench_fixtures.workloads import Corpus, Prompts, Tokenizer, read_corpus
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.harness import HarnessTask
-    from llm_bench_fixtures.measure.own_prompts import OwnPrompts
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.options.settings import Settings
 
 
 def _itself(tokenizer: Tokenizer) -> Tokenizer:
@@ -151,8 +149,6 @@ class Setup:
             return ()
         if self._no_tasks is not None:  # trying again might wait for a network
             raise self._no_tasks
-        from llm_bench_fixtures.measure.harness import load_tasks
-
         try:
             with self.progress.activity(Phase.IMPORTING, f"reading the tasks {', '.join(self.settings.tasks)}"):
                 return load_tasks(self.settings.tasks)

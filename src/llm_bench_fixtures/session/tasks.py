@@ -12,26 +12,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import NotReached, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import count_flips
+from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers, ask
 from llm_bench_fixtures.measure.quality import LOSS_BLOCKS, CorpusScore
+from llm_bench_fixtures.measure.tasks import TaskFacts
+from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.progress import Phase, about
+from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, task_metrics, value_name
 from llm_bench_fixtures.results.record import Run, Status, VariantResult
 from llm_bench_fixtures.session.forecast import WorkKind
+from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.scoring import done_before, gather
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.spread import jackknife_error
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers
-    from llm_bench_fixtures.measure.tasks import TaskFacts
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.results.builder import RunBuilder
-    from llm_bench_fixtures.session.loader import VariantLoader
-    from llm_bench_fixtures.session.setup import Setup
 
 FIRST_ITEMS = 8  # items of each task whose time tells how many there is time for
 EASILY = 2.0  # times as long as expected, for which there has to be room where none are timed
@@ -172,8 +169,6 @@ class TaskScores:
         return task.items if self._share is None else max(int(self._share * task.items), 1)
 
     def _timed(self, task: HarnessTask, model: ModelHandle, items: int) -> TaskAnswers:
-        from llm_bench_fixtures.measure.harness import ask
-
         began_s = self._clock()
         answers = ask(task, model, task.some(items) if items < task.items else None)
         self._item_s[task.name] = (self._clock() - began_s) / answers.facts.items
