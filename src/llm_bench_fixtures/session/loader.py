@@ -89,6 +89,8 @@ def _backend_of(variant: Variant) -> Backend | None:
 
 @dataclass(eq=False)
 class VariantLoader:
+    """Loads variants as they are asked for, and closes those that leave for others."""
+
     _setup: Setup
     _results: RunBuilder
     _keep_traceback: Callable[[str], str] = lambda _: ""
