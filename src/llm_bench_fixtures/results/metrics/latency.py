@@ -50,33 +50,43 @@ _speedup_bound_row = partial(_speedup_row, source="Tukey and McLaughlin 1963; Sm
 
 LATENCY: tuple[Metric, ...] = (
     timing_row(
-        *("latency_s", "Latency", "latency"),
+        name="latency_s",
+        title="Latency",
+        column="latency",
         formula="start of the first batch to the last token of the last batch; median over the rounds",
         source="all common tools",
         value=_of_rounds(statistics.median),
         tables={ReportTable.VARIATION: 10},
     ),
     timing_row(
-        *("latency_mean_s", "Mean latency", "mean"),
+        name="latency_mean_s",
+        title="Mean latency",
+        column="mean",
         formula="mean of the rounds' latencies",
         source="pytest-benchmark",
         value=_of_rounds(statistics.fmean),
         tables={ReportTable.VARIATION: 15},
     ),
     _scatter_row(
-        *("latency_stddev_s", "Latency, standard deviation", "std. dev."),
+        name="latency_stddev_s",
+        title="Latency, standard deviation",
+        column="std. dev.",
         formula="sample standard deviation of the rounds' latencies; none for one round",
         source="pytest-benchmark",
         value=_of_rounds(standard_deviation, least=2),
     ),
     _scatter_row(
-        *("latency_iqr_s", "Latency, interquartile range", "IQR"),
+        name="latency_iqr_s",
+        title="Latency, interquartile range",
+        column="IQR",
         formula="upper minus lower quartile of the rounds' latencies; none for one round",
         source="pytest-benchmark",
         value=_of_rounds(_interquartile_range, least=2),
     ),
     timing_row(
-        *("per_sample_latency_s", "Latency per sample", "per sample"),
+        name="per_sample_latency_s",
+        title="Latency per sample",
+        column="per sample",
         formula=(
             "mean over the prompts of the latency of the batch that each was in; "
             "waiting for earlier batches not counted"
@@ -85,14 +95,18 @@ LATENCY: tuple[Metric, ...] = (
         value=_per_sample_latency,
     ),
     throughput_row(
-        *("output_tokens_per_s", "Output throughput", "tokens/s"),
+        name="output_tokens_per_s",
+        title="Output throughput",
+        column="tokens/s",
         formula="new tokens of all prompts / latency_s; the prefill's time is in it",
         source="vLLM's output throughput",
         value=lambda record, _: record.tokens_per_s,
         tables={ReportTable.SCENARIO: 30},
     ),
     timing_row(
-        *("ms_per_token", "Time per new token", "ms/token"),
+        name="ms_per_token",
+        title="Time per new token",
+        column="ms/token",
         unit=Unit.MILLISECONDS_PER_TOKEN,
         formula="latency_s / new tokens of all prompts x 1000; the prefill's time is in it, so this is not TPOT",
         source="average latency per token of common tutorials",
@@ -100,7 +114,9 @@ LATENCY: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 25},
     ),
     _scatter_row(
-        *("latency_cv", "Latency, coefficient of variation", "CV"),
+        name="latency_cv",
+        title="Latency, coefficient of variation",
+        column="CV",
         unit=Unit.SHARE,
         formula=(
             "standard deviation / mean of the rounds' latencies; "
@@ -111,25 +127,33 @@ LATENCY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 50},
     ),
     _scatter_row(
-        *("latency_low_s", "Latency, lower bound", "from"),
+        name="latency_low_s",
+        title="Latency, lower bound",
+        column="from",
         formula="lower end of Student's 95 % interval of the rounds' geometric mean; at least three rounds",
         value=_part_of(lambda record: interval(record.rounds_s), lambda found: found.low),
         tables={ReportTable.VARIATION: 20},
     ),
     _scatter_row(
-        *("latency_high_s", "Latency, upper bound", "to"),
+        name="latency_high_s",
+        title="Latency, upper bound",
+        column="to",
         formula="upper end of Student's 95 % interval of the rounds' geometric mean",
         value=_part_of(lambda record: interval(record.rounds_s), lambda found: found.high),
         tables={ReportTable.VARIATION: 30},
     ),
     _count_row(
-        *("rounds", "Timed rounds", "rounds"),
+        name="rounds",
+        title="Timed rounds",
+        column="rounds",
         formula="number of timed rounds",
         value=lambda record, _: len(record.rounds_s) or None,
         tables={ReportTable.VARIATION: 40},
     ),
     _speedup_row(
-        *("speedup", "Speed-up", "speed-up"),
+        name="speedup",
+        title="Speed-up",
+        column="speed-up",
         formula=(
             "the reference's latency / latency, for each pair of rounds of the same block; their geometric mean "
             "without the lowest and highest fifth (20 % trimmed), of three or four pairs without an outlier; none "
@@ -139,7 +163,9 @@ LATENCY: tuple[Metric, ...] = (
         tolerance=Tolerance(relative=0.05),
     ),
     _speedup_bound_row(
-        *("speedup_low", "Speed-up, lower bound", "from"),
+        name="speedup_low",
+        title="Speed-up, lower bound",
+        column="from",
         formula=(
             "lower end of the speed-up's 95 % interval: Student's t with the Winsorized variance of the logarithms, "
             "shrunk toward those of the case's other variants, plus the variance between processes of identical work"
@@ -147,12 +173,16 @@ LATENCY: tuple[Metric, ...] = (
         value=_part_of(record_speedup, lambda found: found.low),
     ),
     _speedup_bound_row(
-        *("speedup_high", "Speed-up, upper bound", "to"),
+        name="speedup_high",
+        title="Speed-up, upper bound",
+        column="to",
         formula="upper end of the speed-up's 95 % interval",
         value=_part_of(record_speedup, lambda found: found.high),
     ),
     _count_row(
-        *("disturbed_rounds", "Disturbed rounds", "disturbed"),
+        name="disturbed_rounds",
+        title="Disturbed rounds",
+        column="disturbed",
         formula=(
             "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
             "the threads, not counting waits for each other; none where the system doesn't report it"

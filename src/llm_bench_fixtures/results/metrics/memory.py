@@ -19,7 +19,9 @@ def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
 
 MEMORY: tuple[Metric, ...] = (
     memory_row(
-        *("libraries_bytes", "Libraries", "libraries"),
+        name="libraries_bytes",
+        title="Libraries",
+        column="libraries",
         formula=(
             "resident memory of the variant's own process before it loads the model; the peak comes on top of it. "
             "Processes that are forked share most of it"
@@ -29,7 +31,9 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # depends on which variants' libraries were imported before the fork
     ),
     memory_row(
-        *("own_memory_bytes", "Peak memory", "peak memory"),
+        name="own_memory_bytes",
+        title="Peak memory",
+        column="peak memory",
         formula=(
             "rise from before the load to the peak during a round: anonymous memory and mapped model files, without "
             "pages of libraries' code, which processes share (with them where the system doesn't tell them apart); in "
@@ -39,7 +43,9 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 50},
     ),
     memory_row(
-        *("peak_rss_bytes", "Peak memory with libraries' pages", "with libraries' pages"),
+        name="peak_rss_bytes",
+        title="Peak memory with libraries' pages",
+        column="with libraries' pages",
         formula=(
             "rise of the process's resident memory from before the load to the peak during a round; in a pass of its "
             "own"
@@ -51,7 +57,9 @@ MEMORY: tuple[Metric, ...] = (
     ),
     *(
         memory_row(
-            *(f"cuda_max_{what}_bytes", f"Peak of CUDA memory, {what}", f"CUDA {what}"),
+            name=f"cuda_max_{what}_bytes",
+            title=f"Peak of CUDA memory, {what}",
+            column=f"CUDA {what}",
             formula=f"torch.cuda.max_memory_{what} during a round, in a pass of its own",
             source=f"optimum-benchmark's max_{what}",
             value=_of_memory(attrgetter(f"cuda_{what}_bytes")),
@@ -60,13 +68,17 @@ MEMORY: tuple[Metric, ...] = (
         for what, place in (("allocated", 60), ("reserved", 70))
     ),
     timing_row(
-        *("first_generate_s", "First generate", "first generate"),
+        name="first_generate_s",
+        title="First generate",
+        column="first generate",
         formula="the first generate of a fresh process, of one prompt; not with --llm-in-process",
         value=lambda _, variant: variant.first_generate_s,
         tables={ReportTable.VARIATION: 70},
     ),
     timing_row(
-        *("load_s", "Load time", "load"),
+        name="load_s",
+        title="Load time",
+        column="load",
         formula=(
             "from files on disk to a model that can run, its weights read into memory; exporting and quantizing to a "
             "cache not counted"
@@ -76,7 +88,9 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 60},
     ),
     timing_row(
-        *("compile_s", "Compile time", "compile"),
+        name="compile_s",
+        title="Compile time",
+        column="compile",
         formula=(
             "from a loaded model to one that runs compiled in every shape, before anything else is timed; with code "
             "from the cache, the seconds that compiling took then"
@@ -86,7 +100,9 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # measured once, by whatever run filled the cache
     ),
     timing_row(
-        *("conversion_s", "Conversion time", "conversion"),
+        name="conversion_s",
+        title="Conversion time",
+        column="conversion",
         formula=(
             "what making the engine's own form of the model took: exporting, converting, calibrating, quantizing, and "
             "trying it once; measured when it was made and kept with it in the cache"
@@ -96,7 +112,9 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # measured once, on whatever machine filled the cache
     ),
     memory_row(
-        *("weight_bytes", "Weights", "weights"),
+        name="weight_bytes",
+        title="Weights",
+        column="weights",
         formula=(
             "bytes of the parameters, of the buffers that a checkpoint holds, and of quantization scales, shared "
             "storage counted once; buffers made with the model, such as causal masks and tables of angles, are no "
@@ -108,7 +126,9 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=Tolerance(),
     ),
     exact_row(
-        *("quantized_share", "Share of the weights quantized", "quantized"),
+        name="quantized_share",
+        title="Share of the weights quantized",
+        column="quantized",
         unit=Unit.SHARE,
         direction=Direction.NEITHER,
         formula=(
@@ -135,39 +155,51 @@ _tokens_row = partial(exact_row, unit=Unit.TOKENS)
 
 EXACT: tuple[Metric, ...] = (
     _tokens_row(
-        *("new_tokens", "New tokens", "new tokens"),
+        name="new_tokens",
+        title="New tokens",
+        column="new tokens",
         direction=Direction.NEITHER,
         formula="tokens generated in a round, over all prompts",
         value=_of_workload(lambda workload: workload.new_tokens),
         tables={ReportTable.SCENARIO: 50},
     ),
     _tokens_row(
-        *("prompt_tokens", "Prompt tokens", "prompt tokens"),
+        name="prompt_tokens",
+        title="Prompt tokens",
+        column="prompt tokens",
         direction=Direction.NEITHER,
         formula="tokens of the prompts of a round, padding not counted",
         value=_of_workload(lambda workload: workload.prompt_tokens),
         tables={ReportTable.SCENARIO: 40},
     ),
     _tokens_row(
-        *("padded_tokens", "Padding tokens", "padding tokens"),
+        name="padded_tokens",
+        title="Padding tokens",
+        column="padding tokens",
         formula="positions of a round's batches that hold padding",
         value=_of_workload(lambda workload: workload.padded_tokens),
     ),
     exact_row(
-        *("padding_share", "Share of padding", "padding share"),
+        name="padding_share",
+        title="Share of padding",
+        column="padding share",
         unit=Unit.SHARE,
         formula="padded_tokens / (padded_tokens + prompt_tokens)",
         value=_of_workload(lambda workload: workload.padded_tokens / (workload.padded_tokens + workload.prompt_tokens)),
     ),
     exact_row(
-        *("forward_passes", "Forward passes", "forward passes"),
+        name="forward_passes",
+        title="Forward passes",
+        column="forward passes",
         unit=Unit.COUNT,
         formula="calls of the model in a round, counted in a pass of its own",
         value=_of_work(lambda work: work.forward_passes),
         tables={ReportTable.MEMORY: 80},
     ),
     _flops_row(
-        *("prefill_flops", "FLOPs of the prefill", "prefill FLOPs"),
+        name="prefill_flops",
+        title="FLOPs of the prefill",
+        column="prefill FLOPs",
         formula=(
             "floating-point operations of the architecture's matrix multiplications, "
             "padding and masked positions included; for a mixture of experts, those of the experts that a position uses"
@@ -176,13 +208,17 @@ EXACT: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 90},
     ),
     _flops_row(
-        *("decode_flops", "FLOPs of the decode", "decode FLOPs"),
+        name="decode_flops",
+        title="FLOPs of the decode",
+        column="decode FLOPs",
         formula="prefill_flops' count, for all forward passes after the first of each batch",
         value=_of_work(lambda work: work.decode_flops),
         tables={ReportTable.MEMORY: 100},
     ),
     exact_row(
-        *("weight_bytes_read", "Weights read", "weights read"),
+        name="weight_bytes_read",
+        title="Weights read",
+        column="weights read",
         formula=(
             "bytes of the weights that each forward pass reads, without tables that are only looked up; for a mixture "
             "of experts, what one position reads, and positions that run together may read more"
@@ -191,13 +227,17 @@ EXACT: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 20},
     ),
     exact_row(
-        *("cache_bytes_read", "Cache read", "cache read"),
+        name="cache_bytes_read",
+        title="Cache read",
+        column="cache read",
         formula="bytes of keys and values that the decode's forward passes read; none where the model keeps none",
         value=_of_work(lambda work: work.cache_bytes_read),
         tables={ReportTable.MEMORY: 40},
     ),
     exact_row(
-        *("cache_bytes", "KV cache", "KV cache"),
+        name="cache_bytes",
+        title="KV cache",
+        column="KV cache",
         formula=(
             "most bytes of keys and values that a batch keeps for its next step; a sliding window's are those in the "
             "window; none where the model keeps none"
@@ -206,7 +246,9 @@ EXACT: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 30},
     ),
     exact_row(
-        *("state_bytes", "Recurrent state", "state"),
+        name="state_bytes",
+        title="Recurrent state",
+        column="state",
         formula=(
             "most bytes of recurrent layers' states (state spaces, convolutions) that a batch keeps for its next step, "
             "which reads them whole, however long the text is; none where the model has no such layers"

@@ -21,11 +21,15 @@ _error_row = partial(quality_row, unit=Unit.NATS_PER_TOKEN, direction=Direction.
 _DIVERGENCES = (
     _divergence_row("kld_p50", "Median divergence", "KLD p50", formula="median of the tokens' divergences"),
     _divergence_row(
-        *("kld_p99", "99th percentile of the divergence", "KLD p99"),
+        name="kld_p99",
+        title="99th percentile of the divergence",
+        column="KLD p99",
         formula="99th percentile of the tokens' divergences; none below 100 tokens",
     ),
     _divergence_row(
-        *("kld_p999", "99.9th percentile of the divergence", "KLD p99.9"),
+        name="kld_p999",
+        title="99.9th percentile of the divergence",
+        column="KLD p99.9",
         formula="99.9th percentile of the tokens' divergences; none below 1000 tokens",
     ),
     _divergence_row("kld_max", "Largest divergence", "KLD max", formula="largest of the tokens' divergences"),
@@ -33,60 +37,82 @@ _DIVERGENCES = (
 
 QUALITY: tuple[Metric, ...] = (
     quality_row(
-        *("loss", "Loss", "loss"),
+        name="loss",
+        title="Loss",
+        column="loss",
         unit=Unit.NATS_PER_TOKEN,
         formula="summed negative log-likelihood over the corpus / scored tokens",
         source="Hugging Face, perplexity of fixed-length models",
     ),
     quality_row(
-        *("perplexity", "Perplexity", "perplexity"),
+        name="perplexity",
+        title="Perplexity",
+        column="perplexity",
         formula="exp(loss)",
         source="Hugging Face, perplexity of fixed-length models",
         tolerance=Tolerance(relative=0.005, floor=MLPERF_FLOOR),
     ),
     _harness_row(
-        *("bits_per_byte", "Bits per byte", "bits/byte"),
+        name="bits_per_byte",
+        title="Bits per byte",
+        column="bits/byte",
         formula="summed negative log-likelihood / ln 2 / UTF-8 bytes of the text that the scored tokens make up",
     ),
     _harness_row(
-        *("word_perplexity", "Word perplexity", "word perplexity"),
+        name="word_perplexity",
+        title="Word perplexity",
+        column="word perplexity",
         formula=(
             "exp(summed negative log-likelihood / words, split at whitespace, "
             "of the text that the scored tokens make up)"
         ),
     ),
     _harness_row(
-        *("byte_perplexity", "Byte perplexity", "byte perplexity"),
+        name="byte_perplexity",
+        title="Byte perplexity",
+        column="byte perplexity",
         formula="exp(summed negative log-likelihood / UTF-8 bytes of the text that the scored tokens make up)",
     ),
     _llama_row(
-        *("ppl_ratio", "Perplexity against the reference's", "ppl ratio"),
+        name="ppl_ratio",
+        title="Perplexity against the reference's",
+        column="ppl ratio",
         formula="perplexity / the reference's, over the same tokens",
     ),
     _llama_row(
-        *("ppl_ratio_error", "Standard error of the perplexity ratio", "ppl ratio ±"),
+        name="ppl_ratio_error",
+        title="Standard error of the perplexity ratio",
+        column="ppl ratio ±",
         direction=Direction.NEITHER,
         formula="ppl_ratio x standard error of the mean of the tokens' paired differences of log-likelihood",
     ),
     _divergence_row(
-        *("kld_mean", "Mean divergence from the reference", "KLD"),
+        name="kld_mean",
+        title="Mean divergence from the reference",
+        column="KLD",
         formula="mean over the scored tokens of sum p ln(p / q): Kullback-Leibler divergence from the reference's p",
         tolerance=Tolerance(relative=0.10, absolute=0.001),
     ),
     _error_row(
-        *("kld_error", "Error of the mean divergence", "KLD ±"),
+        name="kld_error",
+        title="Error of the mean divergence",
+        column="KLD ±",
         formula="half-width of a 95 % interval of kld_mean where the reference's p were sampled; 0 where all were kept",
     ),
     *_DIVERGENCES,
     *(
         _error_row(
-            *(f"{one.name}_error", f"Error of the {one.title_in_sentence}", f"{one.column} ±"),
+            name=f"{one.name}_error",
+            title=f"Error of the {one.title_in_sentence}",
+            column=f"{one.column} ±",
             formula=f"as kld_error, of {one.name}",
         )
         for one in _DIVERGENCES
     ),
     quality_row(
-        *("top1_agreement", "Agreement on the most likely token", "top-1"),
+        name="top1_agreement",
+        title="Agreement on the most likely token",
+        column="top-1",
         unit=Unit.SHARE,
         direction=Direction.HIGHER_IS_BETTER,
         formula="share of the scored tokens where none is likelier than the reference's most likely one",
@@ -94,16 +120,22 @@ QUALITY: tuple[Metric, ...] = (
         tolerance=Tolerance(relative=MLPERF_FLOOR),
     ),
     _llama_row(
-        *("mean_dp", "Mean change of the true token's probability", "mean Δp"),
+        name="mean_dp",
+        title="Mean change of the true token's probability",
+        column="mean Δp",
         direction=Direction.NEITHER,
         formula="mean over the scored tokens of their probability minus that under the reference",
     ),
     _llama_row(
-        *("rms_dp", "Root mean square change of the true token's probability", "RMS Δp"),
+        name="rms_dp",
+        title="Root mean square change of the true token's probability",
+        column="RMS Δp",
         formula="square root of the mean square of mean_dp's differences",
     ),
     quality_row(
-        *("first_divergent_token", "First divergent token", "first divergent"),
+        name="first_divergent_token",
+        title="First divergent token",
+        column="first divergent",
         direction=Direction.HIGHER_IS_BETTER,
         formula=(
             "mean over the prompts of the index of the first new token that differs from the reference's on the same "
@@ -113,20 +145,26 @@ QUALITY: tuple[Metric, ...] = (
         tables={ReportTable.TEXTS: 10},
     ),
     quality_row(
-        *("divergent_share", "Divergent share", "divergent"),
+        name="divergent_share",
+        title="Divergent share",
+        column="divergent",
         unit=Unit.SHARE,
         formula="share of the new tokens that differ from the reference's at the same place",
         source="after OpenVINO's who-what-benchmark, SDT norm",
         tables={ReportTable.TEXTS: 20},
     ),
     quality_row(
-        *("scored_share", "Scored share of the corpus", "scored share"),
+        name="scored_share",
+        title="Scored share of the corpus",
+        column="scored share",
         unit=Unit.SHARE,
         direction=Direction.NEITHER,
         formula="scored_tokens / tokens of the whole corpus, where a sample of it was scored",
     ),
     exact_row(
-        *("scored_tokens", "Scored tokens", "scored tokens"),
+        name="scored_tokens",
+        title="Scored tokens",
+        column="scored tokens",
         unit=Unit.TOKENS,
         direction=Direction.NEITHER,
         formula="tokens of the corpus that the loss is over",
@@ -142,7 +180,9 @@ _flips_row = partial(quality_row, unit=Unit.COUNT, direction=Direction.NEITHER, 
 
 CHOICES: tuple[Metric, ...] = (
     _choice_row(
-        *("choice_accuracy", "Right answers", "right"),
+        name="choice_accuracy",
+        title="Right answers",
+        column="right",
         direction=Direction.HIGHER_IS_BETTER,
         formula=(
             "share of the multiple-choice questions whose right choice has the largest summed log-likelihood of "
@@ -153,7 +193,9 @@ CHOICES: tuple[Metric, ...] = (
     _choice_row("flips", "Flips", "flips", formula="(flips_lost + flips_gained) / choice_items", source=FLIPS),
     *(
         quality_row(
-            *(f"flips_{end}", f"Flips, {end} end", f"flips {sign}"),
+            name=f"flips_{end}",
+            title=f"Flips, {end} end",
+            column=f"flips {sign}",
             unit=Unit.SHARE,
             direction=Direction.NEITHER,
             formula=f"{end} end of the 95 % interval of flips, exact for a binomial share",
@@ -162,19 +204,27 @@ CHOICES: tuple[Metric, ...] = (
         for end, sign in (("low", "≥"), ("high", "≤"))
     ),
     _flips_row(
-        *("flips_lost", "Answers lost", "right → wrong"),
+        name="flips_lost",
+        title="Answers lost",
+        column="right → wrong",
         formula="questions whose answer is wrong, and right under the reference",
     ),
     _flips_row(
-        *("flips_gained", "Answers gained", "wrong → right"),
+        name="flips_gained",
+        title="Answers gained",
+        column="wrong → right",
         formula="questions whose answer is right, and wrong under the reference",
     ),
     _choice_row(
-        *("answers_changed", "Answers changed", "other answer"),
+        name="answers_changed",
+        title="Answers changed",
+        column="other answer",
         formula="share of the questions with another answer than the reference's: flips, and other wrong answers",
     ),
     exact_row(
-        *("choice_items", "Questions of multiple choice", "questions"),
+        name="choice_items",
+        title="Questions of multiple choice",
+        column="questions",
         unit=Unit.COUNT,
         direction=Direction.NEITHER,
         formula="multiple-choice questions asked",

@@ -48,16 +48,22 @@ def _rows(task: TaskFacts, metric: TaskMetric) -> Iterator[Metric]:
     )
     row = partial(quality_row, direction=Direction.NEITHER, unit=unit)
     yield row(
-        *(f"{name}_{CHANGE}", f"Change of {head}", f"{head} Δ"),
+        name=f"{name}_{CHANGE}",
+        title=f"Change of {head}",
+        column=f"{head} Δ",
         formula=f"{name} less the reference's, on the same items",
     )
     yield row(
-        *(f"{name}_{CHANGE_ERROR}", f"Standard error of the change of {head}", f"{head} Δ ±"),
+        name=f"{name}_{CHANGE_ERROR}",
+        title=f"Standard error of the change of {head}",
+        column=f"{head} Δ ±",
         formula="of the items' paired differences; of what is no mean, the delete-a-group jackknife's",
     )
     for way, to in ((LOST, "wrong, and right under the reference"), (GAINED, "right, and wrong under the reference")):
         yield row(
-            *(f"{name}_{way}", f"Answers {way}, {head}", f"{head} {way}"),
+            name=f"{name}_{way}",
+            title=f"Answers {way}, {head}",
+            column=f"{head} {way}",
             unit=Unit.COUNT,
             formula=f"items that are {to}",
             source=FLIPS,

@@ -33,14 +33,18 @@ def _per_prefill_second(count: Callable[[WorkloadFacts], int]) -> Value:
 
 TOKENS: tuple[Metric, ...] = (
     timing_row(
-        *("ttft_s", "Time to first token", "TTFT"),
+        name="ttft_s",
+        title="Time to first token",
+        column="TTFT",
         formula="start of a prompt's batch to its first new token; mean over the prompts, median over the rounds",
         source="MLPerf, vLLM",
         value=_median(prefill_decode.ttft_s),
         tables={ReportTable.SCENARIO: 10, ReportTable.PREFILL_DECODE: 10},
     ),
     timing_row(
-        *("tpot_s", "Time per output token", "TPOT"),
+        name="tpot_s",
+        title="Time per output token",
+        column="TPOT",
         formula=(
             "(last token - first token) / (new tokens - 1) of a prompt; mean over the prompts, median over the "
             "rounds; none for one token"
@@ -51,7 +55,9 @@ TOKENS: tuple[Metric, ...] = (
     ),
     *(
         timing_row(
-            *(f"itl_p{percent}_s", f"Inter-token latency, {percent}th percentile", f"ITL p{percent}"),
+            name=f"itl_p{percent}_s",
+            title=f"Inter-token latency, {percent}th percentile",
+            column=f"ITL p{percent}",
             formula=(
                 f"{percent}th percentile of the gaps between tokens, over all batches and rounds; "
                 f"none for fewer than {100 // (100 - percent)} gaps"
@@ -63,19 +69,25 @@ TOKENS: tuple[Metric, ...] = (
         for percent in (50, 90, 99)
     ),
     throughput_row(
-        *("prefill_tokens_per_s", "Prefill throughput", "prefill tokens/s"),
+        name="prefill_tokens_per_s",
+        title="Prefill throughput",
+        column="prefill tokens/s",
         formula="prompt tokens, padding not counted / summed seconds of the batches up to their first token",
         source="llama-bench's pp",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens),
         tables={ReportTable.PREFILL_DECODE: 40},
     ),
     throughput_row(
-        *("prefill_positions_per_s", "Prefill throughput with padding", "prefill positions/s"),
+        name="prefill_positions_per_s",
+        title="Prefill throughput with padding",
+        column="prefill positions/s",
         formula="prompt tokens and padding / summed seconds of the batches up to their first token",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens + workload.padded_tokens),
     ),
     throughput_row(
-        *("decode_tokens_per_s", "Decode throughput", "decode tokens/s"),
+        name="decode_tokens_per_s",
+        title="Decode throughput",
+        column="decode tokens/s",
         formula=(
             "tokens after the first of all prompts / summed seconds of the batches from their first to their last "
             "token; none for one token"
@@ -106,7 +118,9 @@ _machine_row = partial(timing_row, direction=Direction.NEITHER)
 
 MACHINE: tuple[Metric, ...] = (
     _utilization_row(
-        *("mbu", "Model bandwidth utilization", "MBU"),
+        name="mbu",
+        title="Model bandwidth utilization",
+        column="MBU",
         formula=(
             "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
             "only with a cache. For a mixture of experts a lower bound"
@@ -116,7 +130,9 @@ MACHINE: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 90},
     ),
     _utilization_row(
-        *("mfu", "Model FLOPs utilization", "MFU"),
+        name="mfu",
+        title="Model FLOPs utilization",
+        column="MFU",
         formula=(
             "FLOPs of the prefill, padding included / its seconds / this machine's measured matrix-multiply rate in "
             "the variant's dtype"
@@ -126,21 +142,27 @@ MACHINE: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 80},
     ),
     _machine_row(
-        *("roofline_ttft_s", "Roofline time to first token", "roofline TTFT"),
+        name="roofline_ttft_s",
+        title="Roofline time to first token",
+        column="roofline TTFT",
         formula="max(FLOPs / matrix-multiply rate, bytes / read bandwidth) of the mean prefill",
         source="Williams et al. 2009, roofline",
         value=roofline.roofline_ttft_s,
         tables={ReportTable.PREFILL_DECODE: 60},
     ),
     _machine_row(
-        *("roofline_tpot_s", "Roofline time per output token", "roofline TPOT"),
+        name="roofline_tpot_s",
+        title="Roofline time per output token",
+        column="roofline TPOT",
         formula="max(FLOPs / matrix-multiply rate, bytes / read bandwidth) of the mean decode step",
         source="Williams et al. 2009, roofline",
         value=roofline.roofline_tpot_s,
         tables={ReportTable.PREFILL_DECODE: 70},
     ),
     _machine_row(
-        *("energy_j", "Energy", "energy"),
+        name="energy_j",
+        title="Energy",
+        column="energy",
         unit=Unit.JOULES,
         direction=Direction.LOWER_IS_BETTER,
         formula=(
@@ -152,7 +174,9 @@ MACHINE: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 100},
     ),
     _machine_row(
-        *("tokens_per_joule", "Tokens per joule", "tokens/J"),
+        name="tokens_per_joule",
+        title="Tokens per joule",
+        column="tokens/J",
         unit=Unit.TOKENS_PER_JOULE,
         direction=Direction.HIGHER_IS_BETTER,
         formula="new tokens / energy_j",
@@ -160,12 +184,16 @@ MACHINE: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 110},
     ),
     _machine_row(
-        *("probe_matmul_s", "Matrix product of the probe", "probe matmul"),
+        name="probe_matmul_s",
+        title="Matrix product of the probe",
+        column="probe matmul",
         formula="median over the rounds of a fixed float32 matrix product, run before each; only with --llm-probe",
         value=_probe_median(0),
     ),
     _machine_row(
-        *("probe_read_s", "Memory read of the probe", "probe read"),
+        name="probe_read_s",
+        title="Memory read of the probe",
+        column="probe read",
         formula="median over the rounds of a fixed read of memory, run before each; only with --llm-probe",
         value=_probe_median(1),
     ),
