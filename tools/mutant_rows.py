@@ -185,8 +185,8 @@ MUTANTS = (
     Mutant(
         "skip-becomes-silent",
         "plugin/bench_hooks.py",
-        '    if report.outcome != "passed" and',
-        '    if report.outcome == "failed" and',
+        "    if not report.passed and",
+        "    if report.failed and",
         "tests/plugin/test_plugin_loading.py",
     ),
     Mutant(
@@ -257,8 +257,8 @@ MUTANTS = (
     Mutant(
         "report-tone-swapped",
         "report/tables/by_variant.py",
-        "Tone.WORSE if found.low > 1 else Tone.BETTER",
-        "Tone.BETTER if found.low > 1 else Tone.WORSE",
+        "Tone.of(is_better=one.high < 1, is_worse=one.low > 1)",
+        "Tone.of(is_better=one.low > 1, is_worse=one.high < 1)",
         "tests/report/tables/test_short_table.py",
     ),
     Mutant(

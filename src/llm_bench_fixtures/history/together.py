@@ -76,10 +76,11 @@ def grouped(runs: Sequence[Run]) -> list[list[int]]:
     """Which of the runs may be put together, by their places; each in the first group whose runs it may all join."""
     groups: list[list[int]] = []
     for place, run in enumerate(runs):
-        found = next((group for group in groups if _may_join(run, [runs[one] for one in group])), list[int]())
-        if not found:
-            groups.append(found)
-        found.append(place)
+        found = next((group for group in groups if _may_join(run, [runs[one] for one in group])), None)
+        if found is None:
+            groups.append([place])
+        else:
+            found.append(place)
     return groups
 
 
