@@ -108,6 +108,31 @@ def test_a_forked_process_has_imported_what_could_be(tmp_path: Path) -> None:
     assert (done.stdout.split(), done.stderr) == (["True", "False", "0", "False"], "")
 
 
+NEXT_TO_A_FORK = """
+import multiprocessing
+from llm_bench_fixtures.processes.launch import start_function
+
+def answer(channel):
+    channel.send("here")
+
+if __name__ == "__main__":
+    for _ in range(2):
+        process = start_function("", answer, (), on_cpu=True)
+        print(process.receive())
+        process.close()
+        forked = multiprocessing.get_context("fork").Process(target=int)
+        forked.start()
+        forked.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
+def test_a_process_that_others_fork_from_this_one_leaves_the_servers_socket(tmp_path: Path) -> None:
+    """As torch's data loaders do."""
+    done = run_beside(tmp_path, NEXT_TO_A_FORK)
+    assert (done.stdout.split(), done.stderr) == (["here", "here"], "")
+
+
 IMPORTS_SLOWLY = """
 from pathlib import Path
 from llm_bench_fixtures.processes.launch import await_imports, start_importing

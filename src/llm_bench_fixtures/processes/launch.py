@@ -105,17 +105,21 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 
 @functools.cache
-def _own_temporary_folder() -> None:
-    """Where multiprocessing has its sockets from now on: its own folder would stay where this process is killed."""
+def _own_temporary_folder() -> ScratchFolder | None:
+    """Where multiprocessing has its sockets from now on: its own folder would stay where this process is killed.
+
+    The cache holds the folder: a forked process forgets multiprocessing's finalizers, and would remove it with them.
+    """
     from multiprocessing import util
 
     config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     longest = len(os.fsencode(tempfile.gettempdir())) + len("/llm-bench-server-xxxxxxxx/listener-xxxxxxxx")
     if "tempdir" in config or longest > LONGEST_SOCKET:
-        return
+        return None
     folder = ScratchFolder("server", ends_with_process=False)
     util.Finalize(None, folder.close, exitpriority=AFTER_SOCKETS)
     config["tempdir"] = str(folder.path)
+    return folder
 
 
 def start_function(
