@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from llm_bench_fixtures.measure.binding import (
     generate_some,
     settle_binding,
 )
-from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.measure.timing import forget_caches, run_round
 from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.processes.affinity import cores_to_bind, thread_seconds
@@ -273,11 +274,38 @@ def test_tokens_that_warm_caches_follow_the_prompts_last_ones_alone(
     long, short = prompts.exact(6), prompts.exact(4)
     workload = Workload((long, short), 8, batch_size=2, padding=Padding(Side.RIGHT), cache=cache)
     run_round(tiny_fp32, workload)
+    kept = vars(tiny_fp32.module).get("_cache")
     shown: list[torch.Tensor] = []
     asked = _noting_generate(monkeypatch, shown)
     generate_some(tiny_fp32, workload, 3, is_warming=True)
     assert asked == [((2, 1), 3)]
     assert shown[0].tolist() == [[long[-1]], [short[-1]]]
+    assert vars(tiny_fp32.module).get("_cache") is kept
+
+
+@pytest.mark.parametrize(("cache", "tokens"), [(CacheKind.DYNAMIC, 3), (CacheKind.STATIC, 8)])
+def test_whole_prompts_warm_caches_once_the_last_rounds_cache_is_forgotten(
+    cache: CacheKind, tokens: int, tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next round, which is timed, would have to make room for them: after texts were scored, say."""
+    workload = Workload((prompts.exact(6),), 8, batch_size=1, cache=cache)
+    run_round(tiny_fp32, workload)
+    forget_caches(tiny_fp32)
+    asked = _noting_generate(monkeypatch)
+    generate_some(tiny_fp32, workload, 3, is_warming=True)
+    assert asked == [((1, 6), tokens)]
+
+
+def test_whole_prompts_warm_a_server(
+    tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that can't be told to go on may end the answer to a single token early."""
+    workload = Workload((prompts.exact(6),), 8, batch_size=1)
+    run_round(tiny_fp32, workload)
+    monkeypatch.setattr(tiny_fp32, "facts", replace(tiny_fp32.facts, is_remote=True))
+    asked = _noting_generate(monkeypatch)
+    generate_some(tiny_fp32, workload, 3, is_warming=True)
+    assert asked == [((1, 6), 3)]
 
 
 def _noting_generate(monkeypatch: pytest.MonkeyPatch, shown: list[torch.Tensor] | None = None) -> list[object]:

@@ -145,13 +145,15 @@ def generate_some(model: Model, workload: Workload, tokens: int, *, is_warming: 
     """The first batch's first tokens, untimed; of a new workload the whole round, where a shorter one would leave a
     static cache that is too small.
 
-    is_warming: they follow each prompt's last token alone. That reads all weights, too, and takes less time.
+    is_warming: they follow each prompt's last token alone, which reads what a decode step reads, in less time. Not of a
+    new workload, for whose prompts an engine may have to make room, and not of a server, which may end such an answer.
     """
-    if workload.cache is CacheKind.STATIC and kept_batches(model, workload) is None:
+    is_new = kept_batches(model, workload) is None
+    if is_new and workload.cache is CacheKind.STATIC:
         run_round(model, workload)
         return
     batch = batches_of(model, workload)[0]
-    if is_warming:
+    if is_warming and not is_new and not model.facts.is_remote:
         last = [row[-1:] for row in workload.groups[0]]
         batch = pad_batch(last, 1, workload.padding.side, model.tokenizer.pad_token_id, model.device.name)
     tokens = min(tokens, workload.new_tokens_by_batch[0])

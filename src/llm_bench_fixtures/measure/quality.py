@@ -18,6 +18,7 @@ from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.reference import Compared, compare_tokens, compare_with_reference, join_compared
 from llm_bench_fixtures.measure.reference_files import keep_reference, plan_layout
+from llm_bench_fixtures.measure.timing import forget_caches
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.model import Model, ScoresTokens
@@ -245,7 +246,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
                 scored += windows[index].scored
             del logits  # before the next batch's are made
             tell_share(scored / total)
-    model.forget_caches()
+    forget_caches(model)
     model.device.release_cached_memory(oldest=False)  # other variants' processes want it
     return Score(nll)
 

@@ -330,16 +330,22 @@ def batches_of(model: Model, workload: Workload) -> list[Batch]:
     """
     batches = kept_batches(model, workload)
     if batches is None:
-        model.forget_caches()
+        forget_caches(model)
         batches = make_batches(workload, model.tokenizer.pad_token_id, model.device.name)
         _PREPARED.put(model, (workload, batches))
     return batches
 
 
 def kept_batches(model: Model, workload: Workload) -> list[Batch] | None:
-    """The workload's tensors, where `batches_of` made them last."""
+    """The workload's tensors, where `batches_of` made them last; None once the model's caches are forgotten."""
     prepared = _PREPARED.get(model)
     return prepared[1] if prepared and prepared[0] == workload else None
+
+
+def forget_caches(model: Model) -> None:
+    """Have the next round begin without the cache that the last one left."""
+    model.forget_caches()
+    _PREPARED.pop(model)
 
 
 def continuations(
