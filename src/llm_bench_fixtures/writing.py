@@ -264,11 +264,12 @@ def save_or_keep(path: Path, text: str, failed: Callable[[str], object]) -> Path
     kept: Path | None = None
     try:
         kept, reason = write_or_keep(path, text)
+    except UnwritableFile as error:
+        failed(f"this run was not saved: {error}")
+    else:
         if not reason:
             return kept
         failed(f"{reason}; this run was saved in {kept} instead")
-    except UnwritableFile as error:
-        failed(f"this run was not saved: {error}")
     with suppress(OSError):
         if path.is_file() and not path.stat().st_size:  # reserved
             path.unlink()

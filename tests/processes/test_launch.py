@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -40,8 +41,18 @@ from llm_bench_fixtures.processes.worker import WorkerProcess
 def test_only_on_linux_and_without_an_accelerator_a_process_is_forked(
     platform: str, on_cpu: bool, forks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[str] = []
+
+    def context(method: str) -> None:
+        asked.append(method)
+        raise LookupError
+
     monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(multiprocessing, "get_context", context)
     assert can_fork(on_cpu=on_cpu) is forks
+    with pytest.raises(LookupError):
+        start_function("", print, (), on_cpu=on_cpu)
+    assert asked == ["forkserver" if forks else "spawn"]
 
 
 def test_where_processes_start_afresh_no_server_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

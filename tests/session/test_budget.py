@@ -116,7 +116,7 @@ def test_where_the_runs_time_is_short_all_share_half_of_what_is_left() -> None:
 def test_what_an_earlier_session_measured_gets_no_time_and_leaves_none() -> None:
     """Of ten for 2 s each, three are left with 6 s."""
     dealt = budget(10)
-    dealt.expect([1.0] * 7, -1)
+    dealt.forgo([1.0] * 7)
     assert dealt.share_s(3) == pytest.approx(6.0)
     assert dealt.patience_s(3) == pytest.approx(6.0)
 

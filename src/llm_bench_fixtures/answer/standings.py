@@ -206,10 +206,15 @@ def meeting_of(seen: Evidence, need: Need) -> Meeting:
     ran = [one for one in seen.run.variants if one.status is Status.MEASURED or one.id in standings.records]
     order = _best_first(seen, need.want, standings)
     ran.sort(key=lambda one: order.index(one.id) if one.id in order else len(order))
-    each = (Standing.WITHIN, Standing.UNCLEAR, Standing.UNKNOWN, Standing.BEYOND)
-    meets, may, unknown, fails = (tuple(one.id for one in ran if standings.of(one) is standing) for standing in each)
-    elsewhere = sorted(_elsewhere(ran, standings), key=lambda record: _rank(record, standings))
-    return Meeting(standings, meets, may, unknown, fails, tuple(elsewhere))
+    by_standing = {standing: tuple(one.id for one in ran if standings.of(one) is standing) for standing in Standing}
+    return Meeting(
+        standings,
+        meets=by_standing[Standing.WITHIN],
+        may=by_standing[Standing.UNCLEAR],
+        unknown=by_standing[Standing.UNKNOWN],
+        fails=by_standing[Standing.BEYOND],
+        elsewhere=tuple(sorted(_elsewhere(ran, standings), key=lambda record: _rank(record, standings))),
+    )
 
 
 def _best_first(seen: Evidence, want: Reader, standings: Standings) -> list[str]:

@@ -46,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     baseline = find_baseline(storage, arguments.baseline, likeness, working_folder(), head)
     say(first_few([f"Not a baseline: {reason}" for reason in baseline.passed_over]))
     decision = decide_run(head, baseline, rules, registry(), arguments.missing)
-    show_report(gate_report(decision), lambda: decision_json(decision), arguments)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        command(github_annotations(decision))
+    try:
+        show_report(gate_report(decision), lambda: decision_json(decision), arguments)
+    finally:  # where the JSON can't be written, too
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            command(github_annotations(decision))
     return decision.status

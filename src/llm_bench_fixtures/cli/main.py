@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import NoReturn
 
+from llm_bench_fixtures.cli import (
+    aa,
+    bless,
+    cache,
+    compare,
+    export,
+    gate,
+    history,
+    merge,
+    pair,
+    report,
+    run,
+    sweep,
+    trend,
+)
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.version import __version__
 
-COMMANDS = {
-    name: import_module(f"llm_bench_fixtures.cli.{name}")
-    for name in (
-        *("run", "report", "merge", "compare", "gate", "bless", "history"),
-        *("export", "trend", "sweep", "pair", "aa", "cache"),
-    )
-}
+MODULES = (run, report, merge, compare, gate, bless, history, export, trend, sweep, pair, aa, cache)
+COMMANDS: Mapping[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
 

@@ -241,9 +241,14 @@ def _severity(one: Judgement) -> tuple[bool, bool, bool]:
 
 def variant_metrics(variant: VariantResult) -> dict[str, float]:
     """The metrics that are the same for all of a variant's tests."""
-    names = ("load_s", "compile_s", "conversion_s", "first_generate_s", "weight_bytes")
-    own = {name: getattr(variant, name) for name in names}
-    values = {**own, "libraries_bytes": variant.resident_before_load_bytes, **variant.quality}
+    of_load = {
+        "load_s": variant.load_s,
+        "compile_s": variant.compile_s,
+        "conversion_s": variant.conversion_s,
+        "first_generate_s": variant.first_generate_s,
+        "libraries_bytes": variant.resident_before_load_bytes,
+    }
+    values = {**of_load, "weight_bytes": variant.weight_bytes, **variant.quality}
     return {name: value for name, value in values.items() if value is not None}
 
 

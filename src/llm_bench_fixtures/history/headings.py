@@ -44,8 +44,16 @@ class Heading:
     @classmethod
     def of(cls, place: SavedAt, run: Run[RecordHead]) -> Heading:
         """The heading of a run that was read from there."""
-        counts = len(run.measured()), len(run.records)
-        return cls(place, run.provenance, run.state, run.is_baseline, *counts, run.blessing, run.selection)
+        return cls(
+            place,
+            run.provenance,
+            run.state,
+            run.is_baseline,
+            measured=len(run.measured()),
+            records=len(run.records),
+            blessing=run.blessing,
+            selection=run.selection,
+        )
 
     @property
     def started(self) -> datetime:

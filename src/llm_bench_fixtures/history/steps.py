@@ -191,7 +191,8 @@ def _linked_to_newest(known: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _run_levels(logs: Floats) -> Floats:
-    """The level of each run, in logarithms, as if it had run every test.
+    """The level of each run, in logarithms, as if it had run every test: log(value) = test + run, by least squares.
+    Where every run has every test, that is the geometric mean.
 
     logs: (tests, runs), NaN where a run lacks a test. No row and no column is all NaN.
     """

@@ -1,8 +1,7 @@
 """How the metrics changed from run to run: a line for each variant and metric, in a group for each fingerprint.
 
 A line is the geometric mean over the variant's tests, as it would be if every run had run all of them. A mean over the
-tests that a run did run would jump whenever a slow test is added. So each value is split into its test's level and its
-run's: log(value) = test + run, by least squares. Where every run has every test, that is the geometric mean.
+tests that a run did run would jump whenever a slow test is added.
 """
 
 from __future__ import annotations

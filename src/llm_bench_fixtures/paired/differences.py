@@ -91,8 +91,10 @@ class Finding:
 def pair_differences(
     rounds: Mapping[str, Sequence[tuple[Times, ...]]], prefills: Mapping[str, Sequence[tuple[Times, ...]]]
 ) -> dict[Measurand, float]:
-    """Difference of each test in each metric that its rounds in one pair show, by test those of the whole workload and
-    those of one token, which show the time to the first token, too."""
+    """Difference of each test in each metric that its rounds in one pair show.
+
+    rounds, prefills: by test; prefills are rounds of one token, which add to the time to the first token.
+    """
     found = {}
     for test, rows in rounds.items():
         for metric in JUDGED:

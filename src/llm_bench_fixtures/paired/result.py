@@ -82,7 +82,7 @@ class PairedResult:
     findings: Mapping[Measurand, Finding]
     """Finding on each test and metric."""
     differences: Mapping[Measurand, tuple[float, ...]]
-    """One of each pair, as statistics.pair_difference returns it."""
+    """One of each pair, as differences.pair_difference returns it."""
     not_compared: tuple[NotCompared, ...]
     runs: tuple[Mapping[str, Any], ...]
     """BASE's and HEAD's run of the first pair, as results.storage.run_to_json returns it; empty if that pair never

@@ -69,14 +69,16 @@ class Attempts:
     def attempt(self, name: str, write: Callable[[], T]) -> T | None:
         """Result of `write`; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
         path = self.folder / name
+        interrupted = f"{path} was not written: interrupted"
+        if self.was_interrupted:
+            self.problems.append(interrupted)
+            return None
         try:
-            if self.was_interrupted:
-                raise KeyboardInterrupt
             with _hearing_ctrl_c(), naming_unwritable(path):
                 return write()
         except KeyboardInterrupt:
             self.was_interrupted = True
-            self.problems.append(f"{path} was not written: interrupted")
+            self.problems.append(interrupted)
         except UnwritableFile as error:
             self.is_folder_unwritable = True
             self.problems.append(str(error))

@@ -115,7 +115,7 @@ def _skipped(findings: Findings) -> Iterator[str]:
 
 
 def render_runs_markdown(runs: Runs) -> str:
-    """The file of several runs, made likewise."""
+    """The file of several runs, cut where it is too long for a comment. Every text from outside is escaped."""
     return comment(_runs_lines(runs))
 
 

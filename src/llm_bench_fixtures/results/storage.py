@@ -9,6 +9,7 @@ type says. The limits are far from real runs: a whole suite on 14 variants, with
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -68,9 +69,10 @@ def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
     won't. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
     text = text_of_run(run)
     write_whole(path, text, follows=follows)
+    data = text.encode()
     try:
-        check_size(text.encode(), path)
-        run_in(text.encode(), path)
+        check_size(data, path)
+        run_in(data, path)
     except UnreadableResults as error:
         return str(error).removeprefix(f"{path} ")
     return ""
@@ -104,9 +106,12 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a file. Raises UnreadableResults."""
     file = Path(path)
     try:
-        if why := refusal(file) or next(faults_of_size(file.stat().st_size), ""):
+        if why := refusal(file):
             raise UnreadableResults(f"{path} {why}")
-        data = file.read_bytes()
+        with file.open("rb") as opened:
+            for fault in faults_of_size(os.fstat(opened.fileno()).st_size):
+                raise UnreadableResults(f"{path} {fault}")
+            data = opened.read()
     except OSError as error:
         raise UnreadableResults(f"{path} can't be read: {error.strerror or error}") from error
     check_size(data, path)

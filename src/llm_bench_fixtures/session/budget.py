@@ -37,11 +37,17 @@ class TimeBudget:
         self._left = 0.0  # weights
         self._patience_s = 0.0
 
-    def expect(self, weights: Sequence[float], sign: int = 1) -> None:
-        """Add the time of benchmarks of these weights. sign: -1 takes it away again."""
-        self._left += sign * sum(weights)
-        self._left_s += sign * len(weights) * self._per_benchmark_s
-        self._patience_s += sign * len(weights) * self._per_benchmark_s * PATIENCE
+    def expect(self, weights: Sequence[float]) -> None:
+        """Add the time of benchmarks of these weights."""
+        self._left += sum(weights)
+        self._left_s += len(weights) * self._per_benchmark_s
+        self._patience_s += len(weights) * self._per_benchmark_s * PATIENCE
+
+    def forgo(self, weights: Sequence[float]) -> None:
+        """Take the time of benchmarks of these weights away again."""
+        self._left -= sum(weights)
+        self._left_s -= len(weights) * self._per_benchmark_s
+        self._patience_s -= len(weights) * self._per_benchmark_s * PATIENCE
 
     def share_s(self, benchmarks: int, weight: float = 1.0) -> float:
         """Seconds for so many of one weight, measured together now; never less than LEAST_PART of what all get

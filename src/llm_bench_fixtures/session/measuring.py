@@ -67,7 +67,7 @@ class SideBySide:
 
     def forgo(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks less."""
-        self.budget.expect([self._scenario_weight(scenario) for scenario in scenarios], -1)
+        self.budget.forgo([self._scenario_weight(scenario) for scenario in scenarios])
 
     def go_by(self, stage: Callable[[str], Stage], benchmarks: Sequence[tuple[str, str]]) -> None:
         """Let only those cases get more time than others that the answer goes by. The time of all stays as it is.

@@ -1,4 +1,5 @@
-"""What a run measures with: its device, model, texts and prompts, each found when it is first asked for."""
+"""What a run measures with: its device, model, texts and prompts, each found when it is first asked for; its need and
+deadline."""
 
 from __future__ import annotations
 

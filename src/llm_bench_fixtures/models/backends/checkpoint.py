@@ -98,9 +98,12 @@ def load(request: LoadRequest) -> TransformersModel:
         quantized_share=share,
     )
     buffers = weights.storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
-    sizes = {name: getattr(model.facts, name) for name in ("weight_bytes_read", "weight_bytes_most")}
-    more: dict[str, Any] = {name: size + buffers for name, size in sizes.items() if size is not None}
-    model.facts = replace(model.facts, **more)
+    read, most = model.facts.weight_bytes_read, model.facts.weight_bytes_most
+    model.facts = replace(
+        model.facts,
+        weight_bytes_read=None if read is None else read + buffers,
+        weight_bytes_most=None if most is None else most + buffers,
+    )
     return model
 
 

@@ -77,7 +77,7 @@ def bullets(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def bold(sentences: Iterable[str], before: str = "") -> Iterator[str]:
-    """A paragraph for each."""
+    """A bold paragraph for each sentence."""
     for sentence in sentences:
         yield from (f"{before}**{escape(sentence)}**", "")
 

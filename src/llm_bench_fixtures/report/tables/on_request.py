@@ -1,7 +1,8 @@
 """Tables of what is measured or predicted where it is asked for, and what follows in sentences: what fits in a memory,
 servers under load, the sweep over numbers of threads, layers on several devices, and whether texts stay the same.
 
-What each variant was predicted to take stands next to what was measured, before the largest workloads that follow.
+In the table of what fits, what each variant was predicted to take stands next to what was measured, before the largest
+workloads that follow.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ THREADS, OVER_DEFAULT = Column("threads", Notation.COUNT), Column("over the defa
 
 
 def sections_on_request(seen: Evidence, threads: Sequence[InThreads]) -> Iterator[Section]:
-    """All of them. threads: the sweep over threads."""
+    """All sections of this module. threads: the sweep over threads."""
     yield from thread_sections(threads, seen.run.provenance.threads)
     yield from load_sections(seen.run)
     yield from device_sections(seen)

@@ -137,8 +137,11 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     columns = (*map(Column, ("case", VARIANT, WHAT_RAN)), LATENCY, SPEEDUP, *map(Column.of, metrics), Column("remarks"))
     rows = tuple(tuple(_row(findings, *one, metrics)) for one in found)
     notes = odd_ratios(_ratios(findings.run.reference, found))
-    needed = {0: len(cases) > 1, columns.index(SPEEDUP): any(record.reference_s for record in records)}
-    shown = (at for at in range(len(columns)) if needed.get(at, True))
+    shown = list(range(len(columns)))
+    if not any(record.reference_s for record in records):
+        shown.remove(columns.index(SPEEDUP))
+    if len(cases) == 1:
+        shown.remove(0)
     return Table(columns, rows, tuple(notes)).with_columns(shown)
 
 

@@ -187,7 +187,7 @@ def _figure(one: Judged, variant: VariantResult) -> str:
         return f"perplexity {text(Cell.perplexity_change(variant))}, limit {one.limit.change_in_words}"
     if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
         return f"top-1 agreement {format_share(one.value or 0.0)}, limit {one.limit.bound_in_words}"
-    figure = f"{one.metric.title_in_sentence} {with_unit(one.value, one.metric)}"
+    words = f"{one.metric.title_in_sentence} {with_unit(one.value, one.metric)}"
     if one.spread:
-        figure += f" ({with_unit(one.spread.low, one.metric)} to {with_unit(one.spread.high, one.metric)})"
-    return f"{figure}, limit {one.limit.bound_in_words}"
+        words += f" ({with_unit(one.spread.low, one.metric)} to {with_unit(one.spread.high, one.metric)})"
+    return f"{words}, limit {one.limit.bound_in_words}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.metrics.metric import Direction, Metric, ReportTable, Tolerance, Unit, Value
@@ -55,17 +54,23 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 55},
         tolerance=NEVER_JUDGED,  # depends on which libraries' pages were touched before
     ),
-    *(
-        memory_row(
-            name=f"cuda_max_{what}_bytes",
-            title=f"Peak of CUDA memory, {what}",
-            column=f"CUDA {what}",
-            formula=f"torch.cuda.max_memory_{what} during a round, in a pass of its own",
-            source=f"optimum-benchmark's max_{what}",
-            value=_of_memory(attrgetter(f"cuda_{what}_bytes")),
-            tables={ReportTable.MEMORY: place},
-        )
-        for what, place in (("allocated", 60), ("reserved", 70))
+    memory_row(
+        name="cuda_max_allocated_bytes",
+        title="Peak of CUDA memory, allocated",
+        column="CUDA allocated",
+        formula="torch.cuda.max_memory_allocated during a round, in a pass of its own",
+        source="optimum-benchmark's max_allocated",
+        value=_of_memory(lambda memory: memory.cuda_allocated_bytes),
+        tables={ReportTable.MEMORY: 60},
+    ),
+    memory_row(
+        name="cuda_max_reserved_bytes",
+        title="Peak of CUDA memory, reserved",
+        column="CUDA reserved",
+        formula="torch.cuda.max_memory_reserved during a round, in a pass of its own",
+        source="optimum-benchmark's max_reserved",
+        value=_of_memory(lambda memory: memory.cuda_reserved_bytes),
+        tables={ReportTable.MEMORY: 70},
     ),
     timing_row(
         name="first_generate_s",
