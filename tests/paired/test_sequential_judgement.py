@@ -92,6 +92,13 @@ def test_a_slowdown_of_all_tests_of_a_variant_is_found_in_their_group() -> None:
     assert judged(columns(a=[0.04 + value for value in noise]))[A].verdict is Verdict.INCONCLUSIVE
 
 
+def test_the_only_test_of_a_variant_is_judged_without_a_group() -> None:
+    found = judged(columns(a=[0.01] * 3, b=[0.02] * 3, c=[0.03] * 3), a="fp32", b="fp32", c="int8")
+    groups = {one.variant for one in found if isinstance(one, HypothesisGroup)}
+    assert groups == {"", "fp32"}
+    assert not found[Measurand("c", "latency_s")].is_of_group
+
+
 def test_a_test_whose_group_is_unchanged_is_unchanged_if_something_is_known_of_it() -> None:
     """Its interval reaches 3 %. The interval of the one that scatters ten times as much reaches 8 x 3 %."""
     near, far = ([factor * value for value in (0.02, -0.02, 0.02, -0.02, 0.0)] for factor in (1, 10))
