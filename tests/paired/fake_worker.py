@@ -3,7 +3,8 @@
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
 pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), untimed (tests), workloads
 (digests, by test), variants (ids, by test), dies_in, hangs_in (a test), hangs_only (in that pair, which those wait for
-that die), refuses (to collect), mute (its only words), run (what to finish with).
+that die), refuses (to collect), finishes (a status, before it collects), mute (its only words), run (what to finish
+with).
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ say("hello", protocol=FAKE.get("protocol", 4), version="9.9")
 begin = hear()
 if FAKE.get("refuses"):
     sys.exit("no tests today")
+if "finishes" in FAKE:
+    say("finished", exit_status=FAKE["finishes"], run=None)
+    sys.exit(FAKE["finishes"])
 say("collected", tests=list(FAKE["tests"]))
 for chosen in hear()["tests"]:
     run_test(chosen, FAKE["tests"][chosen])

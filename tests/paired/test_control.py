@@ -220,6 +220,12 @@ def test_a_worker_that_ends_early_is_told_with_its_output(run_pair: RunPair) -> 
     assert "no tests today" in result.failure
 
 
+def test_a_worker_whose_pytest_ends_before_it_collects_is_told_with_its_status(run_pair: RunPair) -> None:
+    """As pytest does for a file of tests that can't be imported."""
+    result = run_pair({"tests": TWO}, {"tests": TWO, "finishes": 2})
+    assert result.failure.startswith("HEAD: pytest ended with status 2")
+
+
 def test_rounds_with_pauses_are_whole_rounds(run_pair: RunPair) -> None:
     told = {"tests": {"a": 0.1}, "pauses": 3}
     result = run_pair(told, told)

@@ -106,7 +106,7 @@ class _Coordinator:
     def run_test(self, test: str) -> None:
         for worker in self.workers:
             worker.test = test
-        answers = [self._answer(worker, Ready, Ended) for worker in self.workers]
+        answers = [worker.expect(Ready, Ended) for worker in self.workers]
         ready = [answer for answer in answers if isinstance(answer, Ready)]
         endings = [answer if isinstance(answer, Ended) else None for answer in answers]
         self.trial.workloads[test] = [answer.workload if isinstance(answer, Ready) else "" for answer in answers]
@@ -169,20 +169,14 @@ class _Coordinator:
         while waiting := [index for index in order if index not in ended]:
             for index in waiting:
                 self.workers[index].send(message)
-                answer: Times | Pause | Ended = self._answer(self.workers[index], Times, Pause, Ended)
-                if not isinstance(answer, Pause):
+                answer = self.workers[index].expect(Times, Pause, Ended)
+                if isinstance(answer, (Times, Ended)):
                     ended[index] = answer
             message = Resume()
         times = {index: answer for index, answer in ended.items() if isinstance(answer, Times)}
         if len(times) < len(order):
             raise _RoundFailed({index: answer for index, answer in ended.items() if isinstance(answer, Ended)})
         return tuple(times[index] for index in range(len(order)))
-
-    def _answer(self, worker: Worker, *kinds: type) -> Any:
-        answer = worker.expect(*kinds, Finished)
-        if isinstance(answer, Finished):
-            raise worker.failure(f"pytest ended with status {answer.exit_status}")
-        return answer
 
 
 class _RoundFailed(Exception):

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from llm_bench_fixtures.errors import MalformedMessage, NoAnswer, SideFailed, WorkerDied
 from llm_bench_fixtures.options.table import PAIR_SOCKET
-from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Hello, Message, open_channel
+from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Finished, Hello, Message, open_channel
 from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.processes.launch import start_program
 from llm_bench_fixtures.version import __version__
@@ -86,7 +86,8 @@ class Worker:
     def expect(self, *kinds: type[T]) -> T:
         """The next message, which has to be of one of the kinds.
 
-        Raises SideFailed, also if it doesn't come within the time limit after the last message of either side.
+        Raises SideFailed, also if it doesn't come within the time limit after the last message of either side, and if
+        the worker's session is over instead.
         """
         try:
             message = self.process.receive_within(self._limit)
@@ -97,9 +98,11 @@ class Worker:
         except MalformedMessage as error:
             raise self.failure(str(error)) from error
         self._limit = self.process.limit(self._timeout_s)
-        if not isinstance(message, kinds):
-            raise self.failure(f"unexpected {message}")
-        return message
+        if isinstance(message, kinds):
+            return message
+        if isinstance(message, Finished):
+            raise self.failure(f"pytest ended with status {message.exit_status}")
+        raise self.failure(f"unexpected {message}")
 
     @property
     def last_words(self) -> str:
