@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.results.pooled import pooled_record, with_rounds
@@ -99,10 +99,19 @@ def _reference_turns(reference: str, record: Record) -> Record:
 
 
 def _turns_in_one_run(reference: str, record: Record) -> Record:
-    kept = ("workload", "reference_s", "reference_waited_s", "expected_variance")
-    fields: dict[str, Any] = {name: getattr(record, name) for name in kept}
-    fields |= {"rounds_s": record.reference_s, "waited_s": record.reference_waited_s}
-    return Record("", record.scenario, record.case, reference, Status.MEASURED, **fields)
+    return Record(
+        test="",
+        scenario=record.scenario,
+        case=record.case,
+        variant=reference,
+        status=Status.MEASURED,
+        workload=record.workload,
+        rounds_s=record.reference_s,
+        waited_s=record.reference_waited_s,
+        reference_s=record.reference_s,
+        reference_waited_s=record.reference_waited_s,
+        expected_variance=record.expected_variance,
+    )
 
 
 def _of_one_cache(own: Sequence[Record], by_digest: _ByDigest) -> list[Record]:
