@@ -334,7 +334,7 @@ class UnknownSide(InvalidSetting):
 
     def __init__(self, given: str, tried: Sequence[tuple[str, str]]) -> None:
         super().__init__(
-            f"{given!r} is nothing that can be measured:\n{in_columns(tried)}\n"
+            f"{given!r} can't be measured:\n{in_columns(tried)}\n"
             "Give a git ref (main, HEAD~1, v1.2), a folder (../other) or a Python interpreter (.venv/bin/python)."
         )
 

@@ -187,12 +187,12 @@ SIZES = "the most at a time: about 4.0 GB of 4.0"
         (apart(VARIANTS), "one variant at a time, so their figures are measured at different times"),
         (
             plan(2 * GB, (FP32, FP16, SERVER_A)),
-            "a is measured next to fp32; alone, at other times, fp16 (the most at a time: about 2.0 GB of 2.0)",
+            "a is measured next to fp32; fp16 alone, at other times (the most at a time: about 2.0 GB of 2.0)",
         ),
         (
             plan(2 * GB, (FP32, FP16, BF16, SERVER_A, SERVER_B)),
             (
-                "a, b are measured next to fp32; alone, at other times, fp16, bf16 (the most at a time: about "
+                "a, b are measured next to fp32; fp16, bf16 alone, at other times (the most at a time: about "
                 "2.0 GB of 2.0)"
             ),
         ),
@@ -201,12 +201,12 @@ SIZES = "the most at a time: about 4.0 GB of 4.0"
             "4 variants in groups of 2 + 2 + 2, each with a (the most at a time: about 2.0 GB of 2.0)",
         ),
         (plan(4 * GB, VARIANTS[1:]), f"4 variants in groups of 2 + 2; those of a group take turns ({SIZES})"),
-        (plan(4 * GB, (FP16, BF16, INT8)), f"bf16 is measured next to fp16; alone, at other times, int8 ({SIZES})"),
+        (plan(4 * GB, (FP16, BF16, INT8)), f"bf16 is measured next to fp16; int8 alone, at other times ({SIZES})"),
         (plan(10 * GB, (FP32,)), "fp32 is measured alone (about 2.0 GB of 10.0)"),
         (
             plan(5 * GB, (BF16, FP16, INT8), "bf16", {**OWN, "fp16": MemoryNeed(8 * GB)}),
             (
-                "int8 is measured next to bf16; alone, at other times, fp16 (the most at a time: about 8.0 GB "
+                "int8 is measured next to bf16; fp16 alone, at other times (the most at a time: about 8.0 GB "
                 "of 5.0); fp16 may be killed for lack of memory"
             ),
         ),

@@ -194,7 +194,7 @@ def test_what_taking_the_times_costs_is_told(bench: Bench) -> None:
     )
     result = bench.run("--llm-overhead")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["Taking each token's time changed the latency of fp32 by *"])
+    result.stdout.fnmatch_lines(["Recording token times changed fp32's latency by *"])
     assert list(map(len, bench.results()["instrumentation_ratios"].values())) == [4]
 
 

@@ -112,7 +112,7 @@ def test_what_the_clocks_cost_is_a_sentence_a_variant() -> None:
     ratios = (1.0, 1.01, 1.0, 1.01)
     run = make_run([make_record()], [make_variant()], instrumentation_ratios={"fp32": ratios, "bf16": ratios[:1]})
     known, unknown = found(run).instrumentation
-    assert known.startswith("Taking each token's time changed the latency of fp32 by +0.5 % (95 % interval ")
+    assert known.startswith("Recording token times changed fp32's latency by +0.5 % (95 % interval ")
     assert unknown == "What taking each token's time costs bf16 is not known from 1 pair."
 
 

@@ -78,7 +78,7 @@ def test_what_is_not_in_the_table_is_folded() -> None:
     assert "\n±: half the distance between the quartiles of the latency, one standard error of " in visible
     titles = re.findall("<summary>(.*)</summary>", text)
     assert titles == [
-        "The answer for each reader, with its cost",
+        "The answer for each goal, with its cost",
         "More that follows from this run",
         "Every case: the reference&#x27;s latency, and the others&#x27; speed-ups",
         "About this run",

@@ -261,7 +261,7 @@ def test_what_is_said_at_the_start(forecast: Forecast) -> None:
     assert forecast.describe(1800.0) == "about 4 min: exports 0 s (cached), loading 30 s, rounds 3 min"
     forecast.expect(WorkKind.ROUNDS, "fp32", 2000.0, "b")
     assert forecast.describe(1800.0) == (
-        "about 37 min, of which 30 min are given: exports 0 s (cached), loading 30 s, rounds 37 min. "
+        "about 37 min, but the limit is 30 min: exports 0 s (cached), loading 30 s, rounds 37 min. "
         "--llm-time 50m has room for all"
     )
     assert forecast.describe(1800.0, ["-k own", "fewer --llm-variants"]).endswith(

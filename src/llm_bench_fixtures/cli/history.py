@@ -6,7 +6,7 @@ llm-bench history --history sqlite:///history.db
 llm-bench history import .benchmarks --history URL   save the runs of a folder to a database
 llm-bench history push --history URL                 send the runs that a database couldn't take when they were made
 
-A run that can't be saved is named, the others are saved, and the exit status is 4.
+import and push name runs that can't be saved, save the others, and exit with 4.
 The name in the first column names the run in every other command.
 """
 

@@ -72,12 +72,12 @@ ALLOW_HELP = (
 )
 PAIRS_HELP = f"pairs of fresh processes before the first verdicts. Default: {PAIRS}"
 ROUNDS_HELP = (
-    "at most so many rounds of each test in each pair, and as many of its prefill alone. Default: "
+    "maximum rounds of each test per pair, and as many of its prefill alone. Default: "
     f"{TrialPace.rounds}; fewer if they would take more than {TrialPace.time_s:g} s, or than the time that all tests "
     "have"
 )
 TIME_HELP = (
-    "no pair begins that isn't expected to end within this time, such as 20m or 90s. Default: "
+    "time limit, such as 20m or 90s; a pair begins only if it is expected to fit. Default: "
     f"{about(PairPlan.test_time_s)} for each test that both sides have, but at most {about(PairPlan.suite_time_s)}, or "
     f"what {SUITE_PAIRS} pairs take"
 )
@@ -89,7 +89,7 @@ THREADS_HELP = (
     "times vary least"
 )
 TIMEOUT_HELP = (
-    "a process that is silent for so long is taken to hang; its waiting for a free core isn't counted. Default: "
+    "a process that is silent for this long counts as hung; waiting for a free core doesn't count. Default: "
     f"{TIMEOUT_S:g}"
 )
 

@@ -27,7 +27,7 @@ NO_CHOICES = "--llm-choices=none"
 QUICK_LENGTH = 64
 """Tokens of the one prompt: that whose latency the whole suite's table shows."""
 QUICK_HELP = (
-    f"only which variant has the lowest latency: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts; quality "
+    f"only find the fastest variant: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts; quality "
     "by perplexity alone"
 )
 

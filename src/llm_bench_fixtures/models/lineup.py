@@ -98,7 +98,7 @@ class Lineup:
             beside = ", ".join(variant.id for variant in others)
             alone = ", ".join(variant.id for (variant,) in groups)
             are = "are" if len(others) > 1 else "is"
-            return f"{beside} {are} measured next to {first.id}; alone, at other times, {alone} ({most})"
+            return f"{beside} {are} measured next to {first.id}; {alone} alone, at other times ({most})"
         sizes = " + ".join(str(len(group)) for group in self.groups)
         how = f", each with {first.id}" if all(first in group for group in groups) else "; those of a group take turns"
         return f"{len(variants)} variants in groups of {sizes}{how} ({most})"

@@ -100,12 +100,12 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "prompts": Option(
         "FILE",
-        "prompts of your own, which the answer then goes by: JSONL, JSON or CSV with prompt or messages, and where you "
-        "have them output_tokens, answer and name; - is standard input. With answers, quality is measured on these",
+        "your own prompts, which then decide the answer: JSONL, JSON or CSV with prompt or messages, and optionally "
+        "output_tokens, answer and name; - is standard input. With answers, quality is measured on these",
     ),
     "shape": Option(
         "N/N[,N/N...]",
-        "in place of prompts of your own their lengths and those of the answers in tokens, such as 512/128,2048/64",
+        "prompt and answer lengths in tokens, in place of your own prompts, such as 512/128,2048/64",
     ),
     "cache": Option(
         "KIND[,KIND...]",

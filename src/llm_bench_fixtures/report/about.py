@@ -117,7 +117,7 @@ def noise_footnote(findings: Findings) -> str:
     few = f"only {count(floor.pairs, 'pair')}" if floor.pairs else "no pairs"
     assumed = f"is assumed to differ by up to {floor.percent:.0f} %, as this run has {few} of it"
     how = differed if floor.pairs >= ENOUGH_PAIRS else assumed
-    return f"The same work measured again later in this run {how}. Smaller differences between cases are noise."
+    return f"Identical work measured at different times {how}. Smaller differences between cases are noise."
 
 
 def repeat_command(run: Run) -> str:

@@ -207,7 +207,7 @@ def ranks_of(runs: Sequence[tuple[str, str, Evidence]]) -> Ranks | None:
 
 def _order_sentence(shared: Sequence[str], apart: Sequence[str]) -> str:
     if not apart:
-        return "As far as is shown, all machines have the variants in the same order."
+        return "No machine is shown to rank the variants differently."
     agree = len(shared) - len(apart)
     others = f"; elsewhere ({agree}) they agree, as far as is shown" if agree else ""
     return f"Machines have the variants in different orders for {', '.join(first_few(apart))}{others}."

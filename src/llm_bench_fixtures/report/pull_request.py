@@ -53,7 +53,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     if changes is not None:
         yield from folded(f"What changed against {changes.name}", _changes(changes))
     yield from _sections([*need_sections(findings), *agreement_sections(findings)])
-    yield from folded("The answer for each reader, with its cost", _answer(findings.answer))
+    yield from folded("The answer for each goal, with its cost", _answer(findings.answer))
     yield from folded("More that follows from this run", bullets(findings.takeaways))
     yield from folded("Does it fit?", _fit(findings))
     yield from folded("Every case: the reference's latency, and the others' speed-ups", _cases(findings))

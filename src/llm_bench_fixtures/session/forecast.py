@@ -352,7 +352,7 @@ class Forecast:
             return f"{told}: {parts}. Shorter: {', '.join((*shorter, '--llm-time'))}"
         ways = f" Shorter: {', '.join(shorter)}." if shorter else ""
         room = f"--llm-time {_with_room_for(total_s)} has room for all"
-        return f"{told}, of which {about(limit_s)} are given: {parts}.{ways} {room}"
+        return f"{told}, but the limit is {about(limit_s)}: {parts}.{ways} {room}"
 
 
 def _with_room_for(seconds: float) -> str:

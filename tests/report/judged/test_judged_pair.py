@@ -136,7 +136,7 @@ def test_of_many_inconclusive_ones_the_worst_are_rows() -> None:
 
 
 def test_a_threshold_finer_than_the_noise_is_warned_about_with_the_number() -> None:
-    assert "A threshold of 3 % is finer than what 3 pairs resolve here" in lines_of(result_of(a=UNKNOWN))
+    assert "A threshold of 3 % is below what 3 pairs detect here" in lines_of(result_of(a=UNKNOWN))
     assert "finer" not in lines_of(result_of(a=SAME))
 
 
@@ -283,7 +283,7 @@ def test_a_threshold_finer_than_the_kept_resolution_is_warned_about_at_once(
     assert (found is not None) is warns
     if found is not None:
         text = resolution_warning(*found, threshold, 3)
-        assert "than what 3 pairs resolve on this machine: 7.7 % for decode tokens/s" in text
+        assert "what 3 pairs detect on this machine: 7.7 % for decode tokens/s" in text
     assert coarser_than(threshold, 300, 1, path) is coarser_than(threshold, 3, 2, path) is None
 
 

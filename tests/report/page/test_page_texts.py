@@ -40,7 +40,7 @@ def test_who_wrote_no_text_is_named_with_the_reason() -> None:
         records=(*run.records, skipped_record("fp8", "too small", scenario="quantization")),
     )
     assert absent_texts(more) == (
-        "Without a text here: fp16, fp64, because the texts are those of “Quantization”, which was not run on them; "
+        "Without a text here: fp16, fp64, which did not run “Quantization”, whose texts these are; "
         "fp8, skipped there: too small."
     )
     assert absent_texts(make_run([make_record()])) == ""

@@ -126,7 +126,7 @@ def test_who_was_measured_elsewhere_only_has_figures_with_a_mark() -> None:
     assert "*" not in "".join(row(table, "v0").values())
     whole = row(summary_section(findings_of(run, registry())).table, "fp16")
     assert (whole["speed-up"], whole["tokens/s"], whole["weights, MB"]) == ("2.00×* (1.94–2.06)", "31.2*", "4.00")
-    assert "*: measured on other prompts or settings only, named at the variant" in list(legend(table))
+    assert "*: measured only on other prompts or settings, see the variant" in list(legend(table))
 
 
 def test_a_speed_up_that_is_not_the_ratio_of_the_latencies_says_why() -> None:

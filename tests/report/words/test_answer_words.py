@@ -412,7 +412,7 @@ def test_variants_that_this_run_cannot_tell_apart_are_both_named() -> None:
     assert found.sentence.startswith("v1 is among the best: 2.01×")
     assert found.notes == ("No measurable difference in latency: v1, v0 (2.00×).",)
     assert answer(run).lines[0].startswith("Use v1 for the lowest latency: 2.01× ")
-    assert answer(run).lines[0].endswith(". As good for that: v0.")
+    assert answer(run).lines[0].endswith(". Equally good: v0.")
 
 
 def test_two_variants_that_ran_the_same_are_never_told_apart() -> None:
@@ -530,7 +530,7 @@ def test_a_slower_one_is_a_candidate_where_the_rounds_are_too_few() -> None:
     ]
     lines = answer(make_run(records, lean)).lines
     assert lines[0].startswith("Undecided for the lowest latency: probably v0, 1.98×")
-    assert " Certainly faster than fp32: v0, v1. Pooled, about 2 runs in all would decide" in lines[0]
+    assert " Certainly faster than fp32: v0, v1. About 2 pooled runs in all would decide" in lines[0]
     assert lines[1].startswith("Use v1 for the least memory: 1.00 MB of weights instead of 4.00 MB, ")
 
 
@@ -732,7 +732,7 @@ def test_a_name_is_proven_for_every_reader_that_it_serves() -> None:
     lines = answer(run).lines
     assert lines[0] == (
         "Undecided for the lowest latency: probably v0, 2.00× (1.94–2.06) as fast as fp32, perplexity +0.0 %. "
-        "Certainly faster than fp32: v0. Pooled, about 13 runs in all would decide (llm-bench report RUN RUN ...)."
+        "Certainly faster than fp32: v0. About 13 pooled runs in all would decide (llm-bench report RUN RUN ...)."
     )
     assert lines[1].startswith("Use v1 for the least memory: 1.00 MB of weights instead of 4.00 MB, ")
     (note,) = for_reader(run, Reader.LATENCY).notes

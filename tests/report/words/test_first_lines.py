@@ -56,7 +56,7 @@ def test_a_winner() -> None:
 
 def test_a_tie() -> None:
     assert first_line(run_of({"int8": (2.0, 0.01), "int4": (2.01, -0.01)})) == (
-        "Use int4 for the lowest latency: 2.01× (1.95–2.07) as fast as fp32, near-lossless. As good for that: int8."
+        "Use int4 for the lowest latency: 2.01× (1.95–2.07) as fast as fp32, near-lossless. Equally good: int8."
     )
 
 
@@ -64,7 +64,7 @@ def test_undecided_names_the_likely_winner_and_what_is_certain() -> None:
     """int4's ratios are up and down by a factor of e, so nobody knows whether it beats int8."""
     assert first_line(run_of({"int8": (2.0, 0.01), "int4": (5.2, 1.0), "bf16": (0.5, 0.01)})) == (
         "Undecided for the lowest latency: probably int4, 5.20× (1.18–22.9) as fast as fp32, near-lossless. Certainly "
-        "faster than fp32: int8. Pooled, about 6 runs in all would decide (llm-bench report RUN RUN ...)."
+        "faster than fp32: int8. About 6 pooled runs in all would decide (llm-bench report RUN RUN ...)."
     )
 
 
@@ -78,13 +78,13 @@ def test_the_reference_is_never_named_because_nothing_is_proven() -> None:
     """1.2 times as fast, from 0.87 to 1.65."""
     line = first_line(run_of({"int8": (1.2, 0.4)}))
     assert line.startswith("Undecided for the lowest latency: probably int8, 1.20× (0.")
-    assert " as fast as fp32, near-lossless. Certainly faster than fp32: none. Pooled, about 11 runs in " in line
+    assert " as fast as fp32, near-lossless. Certainly faster than fp32: none. About 11 pooled runs in " in line
 
 
 def test_what_takes_many_runs_says_so() -> None:
     """1.05 times as fast, up and down by 0.4: 149 runs."""
     line = first_line(run_of({"int8": (1.05, 0.4)}))
-    assert line.endswith(" Pooled, more than 20 runs in all would be needed to decide; a calmer machine needs fewer.")
+    assert line.endswith(" Deciding would take more than 20 pooled runs in all, fewer on a calmer machine.")
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def noisy(**changes: object) -> Run:
 def test_a_noisy_machine_is_said_first_with_what_is_safe_and_what_to_do() -> None:
     found = findings(noisy())
     assert found.noisy == (
-        "Noisy machine: identical work came out 1.00 to 1.17 times as fast. Still certain: int4 is faster than fp32; "
-        "nf4 is slower than fp32. Memory and quality are unaffected. Measure for longer (--llm-max-noise 1%), stop "
-        "other programs, or use another machine."
+        "Noisy machine: identical work mostly came out 1.00 to 1.17 times as fast. Still certain: int4 is faster than "
+        "fp32; nf4 is slower than fp32. Memory and quality are unaffected. Measure for longer (--llm-max-noise 1%), "
+        "stop other programs, or use another machine."
     )
     assert found.answer.lines[0].startswith("Use int4 for the lowest latency: 2.00× ")
 
@@ -216,4 +216,4 @@ def test_a_run_without_turns_has_its_own_measure_of_noise() -> None:
     times_s = (1.0, 1.01, 1.02, 1.03, 1.25)
     records: list[Record] = [make_record("fp32", seconds, case=str(seconds)) for seconds in times_s]
     found = findings(make_run([*records, make_record("v0", 0.5)])).noisy
-    assert found.startswith("Noisy machine: identical work came out 0.800 to 1.25 times as fast. ")
+    assert found.startswith("Noisy machine: identical work mostly came out 0.800 to 1.25 times as fast. ")

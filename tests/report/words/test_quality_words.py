@@ -37,11 +37,11 @@ def test_what_else_is_known_of_near_lossless_variants_stands_beside_them() -> No
     variant = replace(variant, quality={**variant.quality, **rest})
     sentence = near_lossless_sentence(make_run([], [make_variant(), variant]))
     assert sentence.startswith(
-        "Near-lossless by perplexity: bf16 (top-1 90 %); of 190 answers 19 flip. The whole 95 % interval of its "
+        "Near-lossless by perplexity: bf16 (top-1 90 %); 19 of 190 answers flip. The whole 95 % interval of its "
     )
     steadier = replace(variant, id="other", quality={**variant.quality, "flips_lost": 1, "flips_gained": 1})
     both = near_lossless_sentence(make_run([], [make_variant(), variant, steadier]))
-    assert ": bf16 (top-1 90 %), other (top-1 90 %); of 190 answers 2 to 19 flip. " in both
+    assert ": bf16 (top-1 90 %), other (top-1 90 %); 2 to 19 of 190 answers flip. " in both
     assert "interval of their perplexity" in both
 
 

@@ -194,12 +194,12 @@ def _warnings(result: PairedResult) -> Iterator[str]:
         metric, share = max(coarse.items(), key=lambda item: item[1])
         yield (
             f"{_too_fine(result.threshold, result.first_analysis)} here in 95 % of cases: {format_share(share)} for "
-            f"{METRIC_BY_NAME[metric].column}. More pairs (--pairs, --time) or a quieter machine resolve more."
+            f"{METRIC_BY_NAME[metric].column}. More pairs (--pairs, --time) or a quieter machine helps."
         )
 
 
 def _too_fine(threshold: float, pairs: int) -> str:
-    return f"A threshold of {format_share(threshold)} is finer than what {pairs} pairs resolve"
+    return f"A threshold of {format_share(threshold)} is below what {pairs} pairs detect"
 
 
 def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:

@@ -47,7 +47,7 @@ from llm_bench_fixtures.text import printable
 RELOAD_S = 10  # between two looks of a page whose run goes on
 COMMAND = "Command"  # the fact that stands as commands of its own
 DOUBTS = {Verdict.INCONCLUSIVE: "?", Verdict.NOT_MEASURED: "–", Verdict.NEW: "+", Verdict.VANISHED: "−"}
-ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
+ALIKE_MEANS = f"{ALIKE} near-lossless: too near the reference to rank or sort by quality."
 OF_VARIANT = (WEIGHTS, "perplexity", "top1_agreement")  # metrics of the overview that no test has by itself
 TITLES = {
     QualityMeasure.PPL_RATIO: "by perplexity",

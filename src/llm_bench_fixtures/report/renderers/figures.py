@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from llm_bench_fixtures.report.tables.table import ELSEWHERE, Cell, Column, Table
 from llm_bench_fixtures.results.formatting import Notation, change_and_error, spread_like, three_digits, written
 
-MARKS = {ELSEWHERE: f"{ELSEWHERE}: measured on other prompts or settings only, named at the variant"}
+MARKS = {ELSEWHERE: f"{ELSEWHERE}: measured only on other prompts or settings, see the variant"}
 PLAIN = Column("")  # column of a cell that stands in no table
 
 

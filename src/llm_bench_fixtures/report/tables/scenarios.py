@@ -116,7 +116,7 @@ def absent_texts(run: Run) -> str:
 def _why_no_text(record: Record | None, title: str) -> str:
     """record: the variant's last one of the scenario."""
     if record is None:
-        return f"because the texts are those of “{title}”, which was not run on them"
+        return f"which did not run “{title}”, whose texts these are"
     if record.status is not Status.MEASURED:
         return f"{'failed' if record.status is Status.ERROR else record.status} there: {first_line(record.reason)}"
     return "because what they wrote was not kept"

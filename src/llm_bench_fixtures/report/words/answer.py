@@ -246,7 +246,7 @@ def _for_readers(served: Sequence[Pick]) -> str:
 def _use(name: str, served: Sequence[Pick], seen: Evidence) -> str:
     """The variant is shown to be better than the reference for each of these readers."""
     alike = [one for one in served[0].alike if one != name and all(one in pick.alike for pick in served)]
-    others = f" As good for that: {', '.join(alike)}." if alike else ""
+    others = f" Equally good: {', '.join(alike)}." if alike else ""
     return f"Use {name}{_for_readers(served)}: {', '.join(_in_short(name, served, seen))}.{others}"
 
 
@@ -273,9 +273,9 @@ def _to_decide(served: Sequence[Pick]) -> Iterator[str]:
     if None in runs or not most:
         return
     if most > MOST_RUNS:
-        yield f"Pooled, more than {MOST_RUNS} runs in all would be needed to decide; a calmer machine needs fewer."
+        yield f"Deciding would take more than {MOST_RUNS} pooled runs in all, fewer on a calmer machine."
     else:
-        yield f"Pooled, about {most} runs in all would decide (llm-bench report RUN RUN ...)."
+        yield f"About {most} pooled runs in all would decide (llm-bench report RUN RUN ...)."
 
 
 def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: _ByReader) -> str:

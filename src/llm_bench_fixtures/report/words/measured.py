@@ -105,7 +105,7 @@ def timing_costs(run: Run) -> Iterator[str]:
         else:
             change, low, high = map(format_change, (statistics.geometric_mean(ratios), found.low, found.high))
             sure = f"95 % interval {low} to {high}, {len(ratios)} alternated pairs"
-            yield f"Taking each token's time changed the latency of {variant} by {change} ({sure})."
+            yield f"Recording token times changed {variant}'s latency by {change} ({sure})."
 
 
 def odd_ratios(rows: Iterable[RatioRow], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ROUNDS) -> Iterator[str]:
@@ -150,7 +150,7 @@ def noise_warning(seen: Evidence) -> str:
     seen_of_it, todo = [], "Measure for longer (--llm-max-noise 1%)"
     if noise.differs:
         between = f"{three_digits(noise.least)} to {three_digits(noise.most)}"
-        seen_of_it.append(f"identical work came out {between} times as fast")
+        seen_of_it.append(f"identical work mostly came out {between} times as fast")
     if noise.drifts:
         drift = f"{100 * math.expm1(noise.drift):.0f} %"
         seen_of_it.append(f"{noise.drifting}'s speed-up varied by {drift} between similar prompts")

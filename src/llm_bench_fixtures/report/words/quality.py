@@ -52,7 +52,7 @@ def _flips_of_all(variants: Sequence[VariantResult]) -> str:
         return ""
     low, high, items = min(found), max(found), next(cell.of for cell in cells if cell.of)
     flip = "flips" if low == high == 1 else "flip"
-    return f"; of {count(items, 'answer')} {low if low == high else f'{low} to {high}'} {flip}"
+    return f"; {low if low == high else f'{low} to {high}'} of {count(items, 'answer')} {flip}"
 
 
 def _next_to_perplexity(variant: VariantResult) -> Iterator[str]:
