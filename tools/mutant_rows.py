@@ -327,10 +327,10 @@ MUTANTS = (
     ),
     Mutant(
         "crowded-blocks-count",
-        "session/blocks.py",
-        "self._crowding(number) <= CROWDED_SHARE}",
-        "self._crowding(number) <= 1.0}",
-        "tests/session/test_blocks.py",
+        "session/rounds.py",
+        "self._crowding(number) <= CROWDED_SHARE for",
+        "self._crowding(number) <= 1.0 for",
+        "tests/session/test_rounds.py",
     ),
     Mutant(
         "cold-steps-count",
@@ -341,10 +341,10 @@ MUTANTS = (
     ),
     Mutant(
         "blocks-are-not-shared",
-        "session/blocks.py",
+        "session/rounds.py",
         "for number, done in rounds.items() if number in base}",
         "for number, done in rounds.items()}",
-        "tests/session/test_blocks.py",
+        "tests/session/test_rounds.py",
     ),
     Mutant(
         "interval-too-narrow",

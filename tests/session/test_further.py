@@ -51,6 +51,7 @@ class FakeBlocks:
     def __post_init__(self) -> None:
         rounds = dict.fromkeys(range(FIRST_ROUNDS), self._round)
         self.entries = {name: self._entry(name, rounds) for name in self.names}
+        self.rounds = self.stopping = self  # as far as they are asked
 
     def _entry(self, name: str, rounds: dict[int, Round]) -> SimpleNamespace:
         model = SimpleNamespace(variant=name, is_anew=False)

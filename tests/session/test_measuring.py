@@ -21,7 +21,7 @@ from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Milestone, Phase, Progress
-from llm_bench_fixtures.session import blocks, budget, measuring
+from llm_bench_fixtures.session import blocks, budget, measuring, stopping, waits
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, WorkKind
@@ -169,7 +169,7 @@ def make(
 def free_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """On which a benchmark gets 1 s."""
     monkeypatch.setattr(budget, "BENCHMARK_S", 1.0)
-    monkeypatch.setattr(blocks, "free_cores", lambda: 64)
+    monkeypatch.setattr(waits, "free_cores", lambda: 64)
 
 
 def test_the_figures_of_a_case_wait_for_their_tests() -> None:
@@ -353,7 +353,7 @@ def test_only_cases_that_the_answer_goes_by_get_more_time() -> None:
 
 def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """No core is ever free. Of 1 s for a hundred benchmarks a case of one loses a twentieth and half of the rest."""
-    monkeypatch.setattr(blocks, "free_cores", lambda: 0)
+    monkeypatch.setattr(waits, "free_cores", lambda: 0)
     monkeypatch.setattr(budget, "MOST_PATIENCE", 5.0)
     monkeypatch.setattr(budget, "BENCHMARK_S", 0.01)
     bench = make(Fake("fp32"))
@@ -366,7 +366,7 @@ def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pyt
 
 def test_where_threads_wait_for_each_other_nobody_else_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: every case waited for more cores than there are, until its patience was spent."""
-    monkeypatch.setattr(blocks, "free_cores", lambda: 0)
+    monkeypatch.setattr(waits, "free_cores", lambda: 0)
     bench = make(Fake("fp32"), busy_cores=0)
     bench.ask("fp32")
     assert bench.ran() == {"fp32": 2}
@@ -466,7 +466,7 @@ def test_a_small_models_cases_have_further_rounds_where_the_answer_goes_by_them(
 ) -> None:
     """After the usual first rounds. Not while nobody has told by which cases it goes, as where a plugin orders the
     tests, nor where the number of rounds is given."""
-    monkeypatch.setattr(blocks.Blocks, "unsettled", property(lambda self: self.alive))
+    monkeypatch.setattr(stopping.Stopping, "unsettled", property(lambda self: self.rounds.alive))
     bench = make(Fake("fp32"), Fake("bf16"), **{**GIVEN, "weights": 1e8, "rounds": rounds})
     stages = {CASE: Stage.LATENCY, "other": Stage.OTHER}
     if is_told:

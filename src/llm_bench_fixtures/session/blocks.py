@@ -10,23 +10,23 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
 from llm_bench_fixtures.measure.timing import COLD_S, without_preemptions
 from llm_bench_fixtures.measure.turns import take_turns, turns_of
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.processes.calls import NEVER, Preemptions
-from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.processes.core_to_core import CoreLooks
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
-from llm_bench_fixtures.statistics.ratio import LogRatio, are_far_apart, log_ratio
-from llm_bench_fixtures.statistics.spread import CONFIDENCE, interval
+from llm_bench_fixtures.session.rounds import CROWDED_SHARE, CaseRounds
+from llm_bench_fixtures.session.stopping import Stopping
+from llm_bench_fixtures.session.waits import CaseTime
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -50,25 +50,6 @@ LONG_STEP_S = 0.15
 PREEMPTED_STEP_S = 0.02
 PREEMPTED_SLICE_S = 0.05
 LEAST_SHIFT = 0.25  # share of a slice by which a variant's are shifted within the block; at most 1 less this
-# Minimum evidence: an early interval may be narrow by luck. So many blocks of so many seconds, or of any so many
-# rounds.
-ENOUGH_BLOCKS = 3
-ENOUGH_ROUNDS = 6
-ENOUGH_S = 0.6
-OPEN_LONGER = 1.5  # times as long as its least rounds, that a case may take while the answer is open
-LONG_ROUND_S = 2.0  # longer rounds are as many as the interval needs
-FREEDOM_FOR_FEW = 1.0  # of the expected variance: with it two pairs tell as much of their scatter as three without
-# A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
-# taken, single rounds of 35 ms took 7 s.
-CROWDED_SHARE = 0.1
-LOOK_EVERY_S = 0.001
-LEAST_CORE_LOOKS = 3  # of which a block's mean is, or more: single ones scatter by 20 %
-SHOWN_WAIT_S = 1.0  # shorter waits come before many turns, and would be all that is ever shown
-LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
-MOST_REST_S = 20.0  # seconds that a case waits for its servers: what still runs then may be other work
-
-Rounds: TypeAlias = "dict[int, Round]"
-"""Rounds by number: those of a block follow each other, and have the same numbers for all variants."""
 
 Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
@@ -92,62 +73,55 @@ def measure_side_by_side(
     than a variant, as a test's time limit, ends the case before its time; that is raised on. on_end: takes the blocks
     of a case that was not cut, which can go on.
     """
-    run = Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
+    rounds = CaseRounds(dict(entries), reference, pace)
+    run = Blocks(rounds, step, coin or random.Random(), clock)  # noqa: S311  # no secret
     try:
         run.warm_up()
         run.run()
     except BaseException:
-        on_cut(run.complete(), run.spent)
+        on_cut(rounds.complete(), run.spent)
         raise
     on_end(run)
-    return {name: run.result(name) for name, entry in entries.items() if entry.is_asked_for}, run.spent
+    return {name: rounds.result(name) for name, entry in entries.items() if entry.is_asked_for}, run.spent
 
 
 @dataclass
 class Blocks:
     """Blocks of rounds of a case's variants, one after the other."""
 
-    entries: dict[str, Entry]
-    reference: str
-    pace: Pace
+    rounds: CaseRounds
     step: Step
     coin: random.Random
     clock: Callable[[], float]
     first_draw: int = field(init=False)
     """The number of the way in which threads are bound in the first block."""
-    in_a_row: int = 1
-    """How many rounds each variant has in a block."""
-    blocks: int = 0
-    waited_s: float = 0.0
-    waited_before_s: float = 0.0
-    """Seconds waited before the first block."""
-    rested_s: float = 0.0
-    """Seconds rested since the first block began, for servers after their turns: neither of the share nor of the
-    patience."""
-    began_s: float | None = None
-    """The first block; none before it."""
-    least_s: float | None = None
-    """How long the least blocks took, once they are done."""
+    time: CaseTime = field(init=False)
+    stopping: Stopping = field(init=False)
+    core_looks: CoreLooks = field(init=False)
     block_s: float = 0.0
     """How long the last block took."""
-    is_open: bool = False
-    """Whether the case goes on because the answer is open."""
     preempts: bool = False
     """Whether slices end wherever they are, and not between tokens."""
     is_further: bool = False
     """Whether the block comes after the case's first ones, with others between them."""
-    crowded: list[float] = field(default_factory=list)
-    """Share of each block's turns before which other work ran."""
-    core_looks: CoreLooks = field(init=False)
-    looked: list[list[float]] = field(default_factory=list)
-    """What the looks of each block found, from core to core; that of the current one included."""
     share_done: float = 0.0
     """Share of the current block's slices that are done."""
     doing: str = ""
 
     def __post_init__(self) -> None:
         self.first_draw = self.coin.randrange(os.cpu_count() or 1)
+        self.time = CaseTime(self.pace, self.clock, lambda why: self.step(self.doing, why, None))
+        self.stopping = Stopping(self.rounds, self.time)
         self.core_looks = CoreLooks()
+
+    @property
+    def pace(self) -> Pace:
+        return self.rounds.pace
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """The variants, by id."""
+        return self.rounds.entries
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, run the rest that aren't timed, and find how threads are
@@ -155,9 +129,9 @@ class Blocks:
         observed."""
         for name, entry in self.entries.items():
             self.doing = "warming up"
-            self._await_calm(entry)
+            self.time.await_calm(entry)
             self.step(self.doing, name, None)
-            with self._resting(entry), self._failing(entry):
+            with self._turn_of(entry):
                 is_brief = self._warms_up_briefly(entry)
                 if entry.is_asked_for and not is_brief:
                     self._observe(entry)
@@ -189,64 +163,45 @@ class Blocks:
             entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
 
     def run(self) -> None:
-        self.in_a_row, self.preempts = self._rounds_in_a_row(), self._has_long_steps
-        self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
-        while names := self._open():
+        self.rounds.in_a_row, self.preempts = self._rounds_in_a_row(), self._has_long_steps
+        self.time.begin()
+        while names := self.stopping.next_block(self.block_s):
             self._run_block(names)
-            if self.least_s is None and self.blocks * self.in_a_row >= self.pace.rounds:
-                self.least_s = self.elapsed_s
-
-    @property
-    def alive(self) -> dict[str, Entry]:
-        """The variants that haven't failed."""
-        return {name: entry for name, entry in self.entries.items() if entry.failure is None}
+            self.stopping.note_block()
 
     @property
     def can_go_on(self) -> bool:
         """Whether further blocks are of use to any variant besides the reference."""
-        return len(self.unsettled) > 1
-
-    @property
-    def unsettled(self) -> dict[str, Entry]:
-        """The reference, and the variants that further blocks are of use to: of a large model all, else those whose
-        interval isn't as narrow as asked. Empty once the reference has failed."""
-        alive = self.alive
-        if self.reference not in alive:
-            return {}
-        if self.pace.is_large:
-            return alive
-        measured = {name: self._measured(entry) for name, entry in alive.items()}
-        widths = self._half_widths(measured, self._ratios(measured))
-        wide = [name for name, one in measured.items() if not self._is_settled(name, one, widths[name])]
-        return {name: entry for name, entry in alive.items() if name in (self.reference, *wide)}
+        return len(self.stopping.unsettled) > 1
 
     def go_on(self, step: Step) -> dict[str, Measured]:
         """Run one block more, once those that it is of use to are warmed up again, and return their figures, of the
         variants that a test asks for and that didn't fail; none where nothing was compared."""
-        self.step, self.is_further, self.rested_s = step, True, 0.0
-        unsettled = self.unsettled
+        self.step, self.is_further, self.time.rested_s = step, True, 0.0
+        rounds, unsettled = self.rounds, self.stopping.unsettled
         for name, entry in unsettled.items():
             self.doing = "warming up"
-            self._await_calm(entry)
+            self.time.await_calm(entry)
             self.step(self.doing, name, None)
-            with self._resting(entry), self._failing(entry):
+            with self._turn_of(entry):
                 if self._warms_up_briefly(entry):
                     entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
                 elif not _is_short(entry):  # short rounds begin with untimed tokens anyway
                     list(self._turns(entry, NEVER))
-        names = [name for name in unsettled if name in self.alive]
-        if self.reference not in names or len(names) == 1:
+        names = [name for name in unsettled if name in rounds.alive]
+        if rounds.reference not in names or len(names) == 1:
             return {}
         self._run_block(names)
-        return {name: self._measured(one) for name, one in self.alive.items() if name in names and one.is_asked_for}
+        return {name: rounds.measured(one) for name, one in rounds.alive.items() if name in names and one.is_asked_for}
 
     def _run_block(self, names: list[str]) -> None:
         """Run the same number of rounds of each, in slices. Each variant's are spread evenly over the block, so that
         all rounds span the same time, and shifted by a share of a slice that is drawn anew."""
-        self.doing, before_s = self._round, self.elapsed_s
-        first = self.blocks * self.in_a_row
+        self.doing, before_s = self._round, self.time.elapsed_s
+        first = self.rounds.blocks * self.rounds.in_a_row
         calm: list[bool] = []
-        self.looked.append([])
+        looked: list[float] = []
+        self.rounds.looked.append(looked)
         is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # maybe their work
         slice_tokens = {name: 0 if self.preempts else self._slice_tokens(self.entries[name]) for name in names}
         preemptions = {name: Preemptions(PREEMPTED_SLICE_S if self.preempts else math.inf) for name in names}
@@ -262,12 +217,12 @@ class Blocks:
             name = min(going, key=lambda one: (taken[one] + shifts[one]) / slices[one])
             self.share_done = sum(map(min, taken.values(), slices.values())) / sum(slices.values())
             entry, taken[name] = self.entries[name], taken[name] + 1
-            calm.append(self._await_calm(entry) or is_next_to_server)
+            calm.append(self.time.await_calm(entry) or is_next_to_server)
             if calm[-1] and self._has_shared_work and (found := self.core_looks.look()) is not None:
-                self.looked[-1].append(found)
+                looked.append(found)
             self.step(self.doing, name, self._left)
             done = None
-            with self._resting(entry), self._failing(entry):
+            with self._turn_of(entry):
                 done = next(going[name])
                 if done is not None:
                     entry.rounds.update(enumerate(done, first))
@@ -279,20 +234,18 @@ class Blocks:
                 taken[name] = slices[name]
             if len(going) == 1:  # nobody else waits for a turn
                 preemptions[next(iter(going))].every_s = math.inf
-        self.crowded.append(1 - fmean(calm) if calm else 0.0)
-        self.blocks += 1
-        self.block_s = self.elapsed_s - before_s
+        self.rounds.crowded.append(1 - fmean(calm) if calm else 0.0)
+        self.block_s = self.time.elapsed_s - before_s
 
     @property
     def spent(self) -> Spent:
-        rounds_s = self.elapsed_s - (self.waited_s - self.waited_before_s) if self.began_s is not None else 0.0
-        found_calm = any(share <= CROWDED_SHARE for share in self.crowded) or not self.crowded
-        return Spent(rounds_s, self.waited_s, found_calm)
+        found_calm = any(share <= CROWDED_SHARE for share in self.rounds.crowded) or not self.rounds.crowded
+        return Spent(self.time.rounds_s, self.time.waited_s, found_calm)
 
     @property
     def _round(self) -> str:
         """The number of the first in the block; and how many there are at least, until those are done."""
-        number = self.blocks * self.in_a_row + 1
+        number = self.rounds.blocks * self.rounds.in_a_row + 1
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
     @property
@@ -302,197 +255,49 @@ class Blocks:
         The least rounds are sure to come; those after them end once the intervals are narrow, or the time is spent; for
         those between which the answer is open that is longer.
         """
-        if not self.blocks:
+        if not self.rounds.blocks:
             return None
         if self.is_further:
             return Left((1 - self.share_done) * self.block_s)
-        done = self.blocks + self.share_done
-        least_s = max((self.pace.rounds / self.in_a_row - done) * self.elapsed_s / done, 0.0)
+        done, elapsed_s = self.rounds.blocks + self.share_done, self.time.elapsed_s
+        least_s = max((self.pace.rounds / self.rounds.in_a_row - done) * elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
-        most_s = max(self.pace.share_s, self._longest_s if self.is_open else 0.0)
-        return Left(max(least_s, most_s - self.elapsed_s), is_most=True)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Since the first block began, waits for other work included, without the rest of servers."""
-        return 0.0 if self.began_s is None else self.clock() - self.began_s - self.rested_s
-
-    def _open(self) -> list[str]:
-        """The variants of the next block; the reference is among them as long as any other is."""
-        alive = {name: self._measured(entry) for name, entry in self.alive.items()}
-        ratios = self._ratios(alive)
-        widths = self._half_widths(alive, ratios)
-        may_go_on = self.elapsed_s + self.block_s <= self._longest_s
-        longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
-        self.is_open = bool(longer)
-        wanting = [
-            name
-            for name, measured in alive.items()
-            if self._wants_more(name, measured, widths[name], goes_on=name in longer)
-        ]
-        others = [name for name in wanting if name != self.reference]
-        with_reference = [self.reference] if self.reference in alive else []
-        if others:
-            return [*with_reference, *others]
-        is_alone = len(alive) == 1 and all(self.entries[name].is_asked_for for name in alive)
-        return with_reference if is_alone and self.reference in wanting else []
-
-    def _ratios(self, alive: Mapping[str, Measured]) -> dict[str, LogRatio]:
-        return {name: ratio for name, measured in alive.items() if (ratio := self._ratio(measured)) is not None}
-
-    def _half_widths(self, alive: Iterable[str], ratios: Mapping[str, LogRatio]) -> dict[str, float]:
-        """How wide half of each one's interval may be."""
-        asked = self.pace.max_noise
-        return dict.fromkeys(alive, asked) | self.pace.allocation.half_widths(ratios, asked)
-
-    def _is_settled(self, name: str, measured: Measured, half_width: float) -> bool:
-        """Whether its interval is as narrow as asked, by as many rounds as that takes."""
-        return _is_enough(measured) and self._is_narrow(name, measured, half_width)
-
-    def _ratio(self, measured: Measured) -> LogRatio | None:
-        """Log ratio of the reference's rounds over the variant's next to them, so far; None where they are too few."""
-        if not measured.reference_rounds:
-            return None
-        return log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
-
-    @property
-    def _longest_s(self) -> float:
-        """Seconds that the case may take while it is open which variant is the fastest; 0 until it has its least
-        rounds."""
-        least_s = self.least_s or 0.0
-        return least_s + min((OPEN_LONGER - 1) * least_s, self.pace.longer_s)
-
-    def _wants_more(self, name: str, measured: Measured, half_width: float, *, goes_on: bool) -> bool:
-        """half_width: how wide half its interval may be. goes_on: whether it has more time than the case's share."""
-        entry = self.entries[name]
-        if self._is_settled_by_death(entry):
-            return False
-        has_few = self._fewest <= len(self._calm(entry.rounds)) < self.pace.rounds
-        is_over = self._may_be_few and self.spent.rounds_s >= self.pace.share_s
-        if self.pace.max_noise and has_few and (is_over or self._is_narrow(name, measured, half_width)):
-            # A third pair tells which of two that lie far apart is odd.
-            return not self._has_least(entry.rounds) and are_far_apart(measured.pairs, self.pace.expected_variance)
-        if not self._has_least(entry.rounds):
-            return True
-        if not self.pace.max_noise:
-            return False
-        if len(self._calm(entry.rounds)) < self.pace.rounds and self._is_patient:
-            return True
-        if self.elapsed_s >= self.pace.share_s and not goes_on:
-            return False
-        return not self._is_settled(name, measured, half_width)
-
-    @property
-    def _fewest(self) -> int:
-        """Rounds that can be enough: fewer where a block has one that takes seconds, or the answer doesn't go by it."""
-        is_long = any(not entry.failure and entry.last_s > LONG_ROUND_S for entry in self.entries.values())
-        return ((is_long or self._may_be_few) and self.pace.fewest_rounds) or self.pace.rounds
-
-    @property
-    def _may_be_few(self) -> bool:
-        """Whether few rounds are enough where they have taken the case's time, as those of many batches do: of a small
-        model, in pairs, where the answer doesn't go by the case. One round of a large model takes longer than that."""
-        reference, pace = self.entries.get(self.reference), self.pace
-        has_pairs = len(self.entries) > 1 and reference is not None and reference.failure is None
-        is_known = pace.max_noise > 0 and pace.expected_variance.freedom >= FREEDOM_FOR_FEW
-        return has_pairs and is_known and not pace.is_large and not pace.allocation.decides
-
-    @property
-    def _is_patient(self) -> bool:
-        """Whether another block is run in a crowded one's place."""
-        return self.elapsed_s + self.waited_before_s < self.pace.share_s + self.pace.patience_s
-
-    def _calm(self, rounds: Rounds) -> Rounds:
-        """Rounds of blocks that weren't crowded."""
-        return {number: done for number, done in rounds.items() if self._crowding(number) <= CROWDED_SHARE}
-
-    def _crowding(self, number: int) -> float:
-        """Share of the turns of that round's block before which other work ran; 0 of a block that is still going on."""
-        block = number // self.in_a_row
-        return self.crowded[block] if block < len(self.crowded) else 0.0
-
-    def _core_to_core(self, rounds: Rounds) -> tuple[float, ...]:
-        """Mean of the looks in each round's block; none where one had too few."""
-        found = [self.looked[number // self.in_a_row] for number in rounds]
-        return tuple(map(fmean, found)) if all(len(one) >= LEAST_CORE_LOOKS for one in found) else ()
-
-    def _is_narrow(self, name: str, measured: Measured, half_width: float) -> bool:
-        if measured.reference_rounds and name != self.reference:
-            ratio = self._ratio(measured)
-            return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= half_width
-        found = interval(measured.rounds_s)
-        return found is not None and found.relative_half_width <= half_width
-
-    def _await_calm(self, entry: Entry) -> bool:
-        """Wait while other work leaves too few cores free for the variant, as long as there is patience for it; whether
-        it ended."""
-        cores = self.pace.cores if entry.cores is None else entry.cores
-        for _ in range(LOOKS):
-            if _are_free(cores):
-                return True
-            time.sleep(LOOK_EVERY_S / 4)
-        left_s = self.pace.patience_s - self.waited_s
-        began_s = self.clock()
-        try:
-            return self._await_cores(cores, left_s, "waiting for other programs")
-        finally:
-            self.waited_s += self.clock() - began_s
+        most_s = max(self.pace.share_s, self.stopping.longest_s if self.stopping.is_open else 0.0)
+        return Left(max(least_s, most_s - elapsed_s), is_most=True)
 
     @contextmanager
-    def _resting(self, entry: Entry) -> Iterator[None]:
-        """Wait, after what is done within, until a server on this machine has left the cores to the next variant: as
-        many as a round keeps busy, or as were free before."""
-        are_others = any(other is not entry and other.failure is None for other in self.entries.values())
-        before = free_cores() if are_others and entry.model.facts.is_beside else None
-        yield
-        if before is not None:
-            cores, longest_s = min(before, self.pace.cores), min(LONGEST_SERVER_FALL_S, MOST_REST_S - self.rested_s)
-            began_s = self.clock()
+    def _turn_of(self, entry: Entry) -> Iterator[None]:
+        """Take a failure inside the block for the variant's, which ends its turns; and have its server leave the cores
+        to the next variant afterwards."""
+        has_others = any(other is not entry for other in self.rounds.alive.values())
+        with self.time.resting(entry, has_others=has_others):
             try:
-                self._await_cores(cores, longest_s, "waiting for the server to rest")
-            finally:
-                self.rested_s += self.clock() - began_s
-
-    def _await_cores(self, cores: int, longest_s: float, why: str) -> bool:
-        """Wait until so many are free, at most so long; whether they are."""
-        began_s = self.clock()
-        while not (are_free := _are_free(cores)) and self.clock() - began_s < longest_s:
-            if self.clock() - began_s >= SHOWN_WAIT_S:
-                self.step(self.doing, why, None)
-            time.sleep(LOOK_EVERY_S)
-        return are_free
-
-    @contextmanager
-    def _failing(self, entry: Entry) -> Iterator[None]:
-        """Take a failure inside the block for the variant's, which ends its turns."""
-        try:
-            yield
-        except Exception as error:  # whatever an engine raises
-            entry.failure = error
+                yield
+            except Exception as error:  # whatever an engine raises
+                entry.failure = error
 
     def _rounds_in_a_row(self) -> int:
         """Rounds in a block, of those that can be enough: several where all of them are short, as the last ones of the
         warm-up show."""
-        alive = [entry for entry in self.entries.values() if not entry.failure]
-        if self._is_whole or not all(map(_is_short, alive)):
+        if self._is_whole or not all(map(_is_short, self.rounds.alive.values())):
             return 1
-        return max(number for number in range(1, MOST_IN_A_ROW + 1) if self._fewest % number == 0)
+        return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.rounds.fewest % number == 0)
 
     def _turns(
         self, entry: Entry, preemptions: Preemptions, slice_tokens: int = 0, *, is_bound: bool = False
     ) -> Iterator[tuple[Round, ...] | None]:
         """The turns of a block: None after each but the last. Long rounds are warmed up in the first one alone, since
         other variants were observed after their own warm-up, and not where they are preempted."""
-        are_others, is_first = len(self.entries) > 1, self.began_s is not None and not self.blocks
+        are_others, is_first = len(self.entries) > 1, self.time.began_s is not None and not self.rounds.blocks
         warms = _is_short(entry) or (is_first and self._binds(entry) and not self.pace.is_large)
         for done in entry.model.in_turns(
             preemptions,
             take_turns,
             entry.workload,
-            rounds=self.in_a_row,
+            rounds=self.rounds.in_a_row,
             slice_tokens=slice_tokens,
-            draw=self.first_draw + self.blocks if is_bound else None,
+            draw=self.first_draw + self.rounds.blocks if is_bound else None,
             warms=are_others and warms and not self.preempts and not self.pace.probes,
             probes=self.pace.probes,
             is_preempted=self.preempts,
@@ -527,8 +332,9 @@ class Blocks:
         in its last round, prefill included."""
         if self._is_whole or not self.pace.may_preempt:
             return False
-        alive = [entry for entry in self.entries.values() if not entry.failure]
-        return self.pace.is_large or all(one.last_s >= PREEMPTED_STEP_S * one.workload.steps for one in alive)
+        return self.pace.is_large or all(
+            one.last_s >= PREEMPTED_STEP_S * one.workload.steps for one in self.rounds.alive.values()
+        )
 
     def _slice_tokens(self, entry: Entry) -> int:
         """Tokens of a turn; 0: the whole round."""
@@ -545,79 +351,16 @@ class Blocks:
         Then a round is taken to last as long as its last one, or as expected; else as the longest of the others."""
         entries = {name: self.entries[name] for name in slice_tokens}
         if not self.preempts:
-            new_tokens = {name: entry.workload.new_tokens_by_batch for name, entry in entries.items()}
-            return {name: turns_of(new_tokens[name], self.in_a_row, tokens) for name, tokens in slice_tokens.items()}
+            return {
+                name: turns_of(entries[name].workload.new_tokens_by_batch, self.rounds.in_a_row, tokens)
+                for name, tokens in slice_tokens.items()
+            }
         rounds_s = {name: entry.last_s or entry.expected_s for name, entry in entries.items()}
         longest_s = max(rounds_s.values())
-        each_s = {name: self.in_a_row * (round_s or longest_s) for name, round_s in rounds_s.items()}
+        each_s = {name: self.rounds.in_a_row * (round_s or longest_s) for name, round_s in rounds_s.items()}
         return {name: max(seconds / PREEMPTED_SLICE_S, 1.0) for name, seconds in each_s.items()}
-
-    def complete(self) -> dict[str, Measured]:
-        """Results of variants that have their least rounds, of those that a test asks for."""
-        return {
-            name: measured
-            for name, entry in self.entries.items()
-            if entry.is_asked_for
-            if isinstance(measured := self.result(name), Measured) and len(measured.rounds) >= self._fewest
-        }
-
-    def result(self, name: str) -> Measured | Exception:
-        entry = self.entries[name]
-        return self._measured(entry) if entry.failure is None else entry.failure
-
-    def _measured(self, entry: Entry) -> Measured:
-        base = self._base_of(entry)
-        rounds = entry.rounds if base is None else _shared(entry.rounds, base)
-        counted = self._counted(rounds)
-        return Measured(
-            entry.observation,
-            tuple(counted.values()),
-            tuple(base[number] for number in counted) if base else (),
-            len(rounds) - len(counted),
-            self._core_to_core(counted),
-        )
-
-    def _counted(self, rounds: Rounds) -> Rounds:
-        """Rounds of the blocks that weren't crowded; if fewer than the least rounds are left, of the least crowded
-        ones, and of all that are as crowded as these."""
-        shares = sorted(map(self._crowding, rounds))
-        most = max(shares[: self._fewest], default=0.0)
-        return {number: done for number, done in rounds.items() if self._crowding(number) <= max(most, CROWDED_SHARE)}
-
-    def _base_of(self, entry: Entry) -> Rounds | None:
-        """Reference turns to pair with; None without another reference, or if it failed too early."""
-        reference = self.entries.get(self.reference)
-        if reference is None or len(self.entries) == 1:
-            return None
-        is_too_few = reference.failure is not None and not self._has_least(_shared(entry.rounds, reference.rounds))
-        return None if is_too_few else reference.rounds
-
-    def _has_least(self, rounds: Rounds) -> bool:
-        """Whether there are as many rounds as are run in any case."""
-        return len(rounds) >= self.pace.rounds
-
-    def _is_settled_by_death(self, entry: Entry) -> bool:
-        """Whether the reference failed, but late enough for its turns to be paired with."""
-        is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
-        return is_dead and self._base_of(entry) is not None
 
 
 def _is_short(entry: Entry) -> bool:
     """Whether its rounds take so little that others before them matter; not while one is observed, which is alone."""
     return 0 < entry.last_s < WARMED_BELOW_S and not entry.is_watched
-
-
-def _are_free(cores: int) -> bool:
-    """Whether so many are; also where none is needed, or the system doesn't tell."""
-    free = free_cores()
-    return not cores or free is None or free >= cores
-
-
-def _shared(rounds: Rounds, base: Rounds) -> Rounds:
-    """Rounds of the blocks that both have."""
-    return {number: done for number, done in rounds.items() if number in base}
-
-
-def _is_enough(measured: Measured) -> bool:
-    """Whether there are enough rounds to believe an interval."""
-    return len(measured.rounds) >= (ENOUGH_BLOCKS if sum(measured.rounds_s) >= ENOUGH_S else ENOUGH_ROUNDS)

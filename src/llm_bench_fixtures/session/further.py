@@ -46,8 +46,8 @@ class Visited:
         """Seconds of a further block, by the rounds so far and what went on between them; 0 before any."""
         done = {name: [one.latency_s for one in entry.rounds.values()] for name, entry in self.blocks.entries.items()}
         all_s = sum(map(sum, done.values()))
-        each_s = sum(fmean(done[name]) for name in self.blocks.unsettled if done[name])
-        return self.blocks.in_a_row * each_s * (self.first_s + self.further_s) / all_s if all_s else 0.0
+        each_s = sum(fmean(done[name]) for name in self.blocks.stopping.unsettled if done[name])
+        return self.blocks.rounds.in_a_row * each_s * (self.first_s + self.further_s) / all_s if all_s else 0.0
 
     def left_s(self, most_times: float) -> float:
         """Seconds that its further rounds may still take; 0 where a further block would compare nothing that a test
@@ -122,7 +122,7 @@ class FurtherRounds:
         most = self._most_times()
         able = [one for one in self._visited if one.left_s(most) and one.block_s <= spare_s]
         own_s = spare_s + sum(one.further_s for one in able)
-        times = times_of_cases([(one.first_s, len(one.blocks.unsettled)) for one in able], own_s, most)
+        times = times_of_cases([(one.first_s, len(one.blocks.stopping.unsettled)) for one in able], own_s, most)
         used = {  # in the middle of the next block
             number: (one.further_s + one.block_s / 2) / ((many - 1) * one.first_s)
             for number, (one, many) in enumerate(zip(able, times, strict=True))
@@ -140,11 +140,12 @@ class FurtherRounds:
                 del blocks.entries[name]
             else:
                 entry.model = model
-        largest = {entry.model.variant: RoundSize.of(entry.workload) for entry in blocks.alive.values()}
+        largest = {entry.model.variant: RoundSize.of(entry.workload) for entry in blocks.rounds.alive.values()}
         if not (blocks.can_go_on and self._loader.keeps_all(largest)):
             self._visited.remove(visited)
             return
-        text, before = f"further rounds of {visited.case.rpartition('::')[2].removeprefix('test_')}", blocks.alive
+        text = f"further rounds of {visited.case.rpartition('::')[2].removeprefix('test_')}"
+        before = blocks.rounds.alive
         try:
             with self._setup.progress.stepped(Phase.GENERATING, text) as show:
 
