@@ -20,8 +20,9 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_o
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.processes.calls import Preemptions
 from llm_bench_fixtures.session import waits
-from llm_bench_fixtures.session.blocks import Step, measure_side_by_side
+from llm_bench_fixtures.session.blocks import Blocks, Step
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.session.rounds import CaseRounds
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 from llm_bench_fixtures.workloads import Workload
 
@@ -55,10 +56,13 @@ class Table:
         model = FakeModel(name, self, rounds_s or (1.0,), fails_at, **more)
         self.entries[name] = Entry(cast(ModelHandle, model), self.workload, asked)
 
-    def run(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None) -> Outcome:
+    def blocks(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None, reference: str = "fp32") -> Blocks:
         coins = random.Random(coin)  # noqa: S311  # no secret
-        found, spent = measure_side_by_side(self.entries, "fp32", pace, step, coins, self.clock)
-        return Outcome(found, spent)
+        return Blocks(CaseRounds(self.entries, reference, pace), step, coins, self.clock)
+
+    def run(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None) -> Outcome:
+        blocks = self.blocks(pace, coin, step)
+        return Outcome(blocks.measure(), blocks.spent)
 
     @property
     def turns(self) -> list[str]:
@@ -203,10 +207,7 @@ def crowd(table: Table, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
 
 def spent_until(cut: Step, pace: Pace, table: Table) -> Spent:
     """What is told of a case that is cut short."""
-    told: list[Spent] = []
+    blocks = table.blocks(pace, step=cut)
     with pytest.raises(KeyboardInterrupt):
-        measure_side_by_side(
-            table.entries, "fp32", pace, cut, clock=table.clock, on_cut=lambda _, spent: told.append(spent)
-        )
-    (spent,) = told
-    return spent
+        blocks.measure()
+    return blocks.spent

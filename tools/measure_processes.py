@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import IsolatedModel
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.progress import Left
-    from llm_bench_fixtures.session.blocks import Step
     from llm_bench_fixtures.workloads import Workload
 
 LIBRARIES = ("torch", "transformers", "onnxruntime", "optimum.onnxruntime", "bitsandbytes")
@@ -185,19 +184,22 @@ def pytest_configure() -> None:
     """Note when the first block begins: the pytest that `start` runs takes this file as a plugin."""
     from unittest import mock
 
-    from llm_bench_fixtures.session import measuring
+    from llm_bench_fixtures.session.blocks import Blocks
 
-    noted, measure = Path(os.environ[FIRST_ROUND_FILE]), measuring.measure_side_by_side
+    noted, measure = Path(os.environ[FIRST_ROUND_FILE]), Blocks.measure
 
-    def noting(entries: Any, reference: str, pace: Any, step: Step, **more: Any) -> Any:
+    def noting(blocks: Blocks) -> Any:
+        step = blocks.step
+
         def note(doing: str, whose: str, left: Left | None) -> None:
             if doing.startswith("round ") and not noted.exists():
                 noted.write_text(repr(time.time()))
             step(doing, whose, left)
 
-        return measure(entries, reference, pace, note, **more)
+        blocks.step = note
+        return measure(blocks)
 
-    mock.patch.object(measuring, "measure_side_by_side", noting).start()
+    mock.patch.object(Blocks, "measure", noting).start()
 
 
 # Memory

@@ -9,7 +9,7 @@ suspending processes, waking them, tokens that warm caches. Waits for other work
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ import pytest
 from llm_bench_fixtures.measure import turns
 from llm_bench_fixtures.models.loading import IsolatedModel
 from llm_bench_fixtures.processes.calls import Preemptions
-from llm_bench_fixtures.session import blocks, measuring
-from llm_bench_fixtures.session.case import Entry, Spent
+from llm_bench_fixtures.session.blocks import Blocks
+from llm_bench_fixtures.session.case import CaseFigures
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,12 +30,18 @@ class Turns:
     def __init__(self) -> None:
         self.cases: list[tuple[float, float]] = []
 
-    def measured(self, entries: Mapping[str, Entry], *how: Any, **more: Any) -> tuple[Any, Spent]:
-        found, spent = blocks.measure_side_by_side(entries, *how, **more)
-        if len(entries) > 1:
-            rounds = [done for entry in entries.values() for done in entry.rounds.values()]
-            self.cases.append((sum(done.latency_s for done in rounds), spent.rounds_s))
-        return found, spent
+    def note(self) -> None:
+        """Note each case that is measured from now on."""
+        measure = Blocks.measure
+
+        def noting(blocks: Blocks) -> CaseFigures:
+            found, all_s = measure(blocks), blocks.spent.rounds_s
+            if len(blocks.entries) > 1:
+                rounds = [done for entry in blocks.entries.values() for done in entry.rounds.values()]
+                self.cases.append((sum(done.latency_s for done in rounds), all_s))
+            return found
+
+        Blocks.measure = noting  # type: ignore[assignment, method-assign]
 
 
 def raw_turns(*what: Any, **how: Any) -> Any:
@@ -57,7 +63,7 @@ def uncorrected() -> None:
 def main() -> None:
     noted = Turns()
     uncorrected()
-    measuring.measure_side_by_side = noted.measured  # type: ignore[assignment]
+    noted.note()
     status = pytest.main([str(ROOT / "benchmarks"), *sys.argv[1:]])
     if status:
         sys.exit(status)

@@ -490,7 +490,7 @@ def test_where_further_rounds_are_interrupted_those_before_are_reported(
     go_on = Blocks.go_on
 
     def cut(blocks: Blocks, step: Step) -> dict[str, Measured]:
-        begun.append(blocks.reference)
+        begun.append(blocks.rounds.reference)
         if len(begun) == 2:
             raise KeyboardInterrupt
         return go_on(blocks, step)

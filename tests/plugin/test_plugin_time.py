@@ -7,13 +7,15 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from toy_engine import FILES
 
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.session import deadline, measuring
+from llm_bench_fixtures.session import deadline
+from llm_bench_fixtures.session.blocks import Blocks
+from llm_bench_fixtures.session.case import CaseFigures
 from llm_bench_fixtures.session.session import BenchSession
 
 if TYPE_CHECKING:
@@ -217,12 +219,14 @@ def test_a_run_that_is_cut_after_a_stage_has_what_was_measured_in_it(
 @pytest.mark.slow("processes that hold models")
 def test_a_run_that_is_cut_within_its_first_case_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[object] = []
-    measure = measuring.measure_side_by_side
+    measure = Blocks.measure
 
-    def counting(entries: Any, reference: str, pace: Any, step: Any, **how: Any) -> Any:
-        return measure(entries, reference, pace, lambda *told: (steps.append(told), step(*told)), **how)
+    def counting(blocks: Blocks) -> CaseFigures:
+        step = blocks.step
+        blocks.step = lambda *told: (steps.append(told), step(*told))  # type: ignore[func-returns-value]
+        return measure(blocks)
 
-    monkeypatch.setattr(measuring, "measure_side_by_side", counting)
+    monkeypatch.setattr(Blocks, "measure", counting)
     over_with(monkeypatch, steps, 2)
     run_of_all_stages(bench, monkeypatch, 0)
     assert len(steps) == 2

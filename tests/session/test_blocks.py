@@ -22,10 +22,8 @@ from llm_bench_fixtures.session.blocks import (
     PREEMPTED_STEP_S,
     SLICE_S,
     WARM_STEPS,
-    Blocks,
-    measure_side_by_side,
 )
-from llm_bench_fixtures.session.case import Measured, Pace, Spent
+from llm_bench_fixtures.session.case import Pace, Spent
 from llm_bench_fixtures.workloads import CacheKind, Workload
 
 
@@ -320,12 +318,10 @@ def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
 
     table.add("fp32", *NOISY)
     table.add("bf16", *NOISY[1:])
-    found: dict[str, Measured] = {}
-    pace = replace(FAST, max_noise=0.01, fewest_rounds=2)
+    run = table.blocks(replace(FAST, max_noise=0.01, fewest_rounds=2), step=cut)
     with pytest.raises(KeyboardInterrupt):
-        measure_side_by_side(
-            table.entries, "fp32", pace, cut, clock=table.clock, on_cut=lambda kept, _: found.update(kept)
-        )
+        run.measure()
+    found = run.rounds.complete()
     assert {name: len(measured.rounds) for name, measured in found.items()} == kept
     assert all(len(measured.reference_rounds) == len(measured.rounds) for measured in found.values())
 
@@ -361,11 +357,9 @@ def test_further_blocks_of_a_large_model_run_all_variants_that_have_not_failed(t
     table.add("fp32", 1.0)
     table.add("bf16", 0.5)
     table.add("int8", *NOISY, fails_at=9)
-    ended: list[Blocks] = []
-    pace = replace(FAST, max_noise=0.01, share_s=30.0, is_large=True)
-    measure_side_by_side(table.entries, "fp32", pace, clock=table.clock, on_end=ended.append)
-    (run,), first = ended, counts(table)
-    assert first == {"fp32": 9, "bf16": 6, "int8": 9}
+    run = table.blocks(replace(FAST, max_noise=0.01, share_s=30.0, is_large=True))
+    run.measure()
+    assert counts(table) == {"fp32": 9, "bf16": 6, "int8": 9}
     told: list[tuple[str, str, Left | None]] = []
     before_s = table.clock()
     found = run.go_on(lambda *step: told.append(step))
@@ -383,11 +377,8 @@ def test_further_blocks_of_a_small_model_leave_out_those_whose_interval_is_narro
     table.add("fp32", 1.0)
     table.add("bf16", 0.5)
     table.add("int8", *NOISY, fails_at=11)
-    ended: list[Blocks] = []
-    measure_side_by_side(
-        table.entries, "fp32", replace(FAST, max_noise=0.01, share_s=30.0), clock=table.clock, on_end=ended.append
-    )
-    (run,) = ended
+    run = table.blocks(replace(FAST, max_noise=0.01, share_s=30.0))
+    run.measure()
     told: list[tuple[str, str, Left | None]] = []
     assert run.can_go_on
     found = run.go_on(lambda *step: told.append(step))
@@ -402,24 +393,21 @@ def test_short_rounds_are_not_warmed_up_by_whole_ones_before_further_blocks(tabl
     """Some untimed tokens stand for these. Bug: as many more rounds were run as the block has."""
     table.add("fp32", 0.1)
     table.add("int8", *(seconds / 20 for seconds in NOISY))
-    ended: list[Blocks] = []
-    pace = replace(FAST, max_noise=0.01, share_s=3.0)
-    measure_side_by_side(table.entries, "fp32", pace, clock=table.clock, on_end=ended.append)
+    run = table.blocks(replace(FAST, max_noise=0.01, share_s=3.0))
+    run.measure()
     before_s = table.clock()
-    ended[0].go_on(lambda *_: None)
-    assert table.clock() - before_s == pytest.approx(ended[0].block_s)
+    run.go_on(lambda *_: None)
+    assert table.clock() - before_s == pytest.approx(run.block_s)
 
 
 def test_without_the_reference_no_further_block_compares_anything(table: Table) -> None:
     table.add("fp32", 1.0, fails_at=3)
     table.add("bf16", *NOISY)
-    ended: list[Blocks] = []
-    measure_side_by_side(
-        table.entries, "fp32", replace(FAST, max_noise=0.01, share_s=0.0), clock=table.clock, on_end=ended.append
-    )
-    assert ended[0].can_go_on
-    assert ended[0].go_on(lambda *_: None) == {}
-    assert not ended[0].can_go_on
+    run = table.blocks(replace(FAST, max_noise=0.01, share_s=0.0))
+    run.measure()
+    assert run.can_go_on
+    assert run.go_on(lambda *_: None) == {}
+    assert not run.can_go_on
     assert counts(table) == {"fp32": 3, "bf16": 3}
 
 

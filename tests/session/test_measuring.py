@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +22,9 @@ from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Milestone, Phase, Progress
-from llm_bench_fixtures.session import blocks, budget, measuring, stopping, waits
-from llm_bench_fixtures.session.case import Measured, Pace, Spent
+from llm_bench_fixtures.session import budget, measuring, stopping, waits
+from llm_bench_fixtures.session.blocks import Blocks
+from llm_bench_fixtures.session.case import CaseFigures, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, WorkKind
 from llm_bench_fixtures.session.loader import VariantLoader
@@ -271,10 +273,21 @@ def test_a_variants_failure_is_raised_in_its_own_test() -> None:
     assert len(bench.ask("int8").reference_rounds) == 2
 
 
-def test_a_time_limit_costs_the_test_and_not_what_others_have_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def drawn_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variants have their turns in the order of their ids."""
+    measure = Blocks.measure
+
+    def drawn(blocks: Blocks) -> CaseFigures:
+        blocks.coin = cast(random.Random, SimpleNamespace(sample=lambda names, count: sorted(names)))
+        return measure(blocks)
+
+    monkeypatch.setattr(Blocks, "measure", drawn)
+
+
+@pytest.mark.usefixtures("drawn_in_order")
+def test_a_time_limit_costs_the_test_and_not_what_others_have_measured() -> None:
     """Bug: the next test began the whole case again. Here the limit falls into the last turn of the second block."""
-    coin = SimpleNamespace(sample=lambda names, count: sorted(names), randrange=lambda most: 0)
-    monkeypatch.setattr("random.Random", lambda: coin)
     bench = make(Fake("fp32"), Fake("bf16"), Fake("int8", limit=1))
     bench.side_by_side.expect(["precision"] * 4)
     with pytest.raises(TimeLimit):
@@ -323,13 +336,13 @@ def stage_of(case: str) -> Stage:
 def test_an_open_contest_goes_on_in_cases_that_the_answer_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the batch sizes that is the largest alone."""
     decides: list[bool] = []
-    measure = measuring.measure_side_by_side
+    measure = Blocks.measure
 
-    def noting(entries: Any, reference: str, pace: Pace, *more: Any, **others: Any) -> Any:
-        decides.append(pace.allocation.decides)
-        return measure(entries, reference, pace, *more, **others)
+    def noting(blocks: Blocks) -> CaseFigures:
+        decides.append(blocks.pace.allocation.decides)
+        return measure(blocks)
 
-    monkeypatch.setattr(measuring, "measure_side_by_side", noting)
+    monkeypatch.setattr(Blocks, "measure", noting)
     bench = make(Fake("fp32"))
     cases = [("batch[8]", "batch"), ("batch[2]", "batch"), ("cache", "cache")]
     bench.side_by_side.go_by(stage_of, cases)
@@ -377,13 +390,12 @@ def test_how_far_pairs_scatter_is_expected_from_the_cases_before(monkeypatch: py
     bench = make(*map(Fake, ("fp32", "a", "b", "c")))
     paces: list[Pace] = []
 
-    def measure(entries: Any, _: str, pace: Pace, *__: Any, **___: Any) -> tuple[dict[str, Measured], Spent]:
-        paces.append(pace)
+    def measure(blocks: Blocks) -> CaseFigures:
+        paces.append(blocks.pace)
         reference, others = (tuple(Round(math.exp(log), (), ()) for log in logs) for logs in ((0, 1, 2), (0, 0, 0)))
-        found = {name: Measured(None, reference if name == "fp32" else others, reference) for name in entries}
-        return found, Spent(1.0, 0.0, True)
+        return {name: Measured(None, reference if name == "fp32" else others, reference) for name in blocks.entries}
 
-    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
+    monkeypatch.setattr(Blocks, "measure", measure)
     bench.ask("fp32", WORKLOAD, "a", "b", "c")
     bench.ask("fp32", OTHER, "a", "b", "c", case="another")
     assert [pace.expected_variance for pace in paces] == [NO_PRIOR, estimate_prior([VarianceEstimate(1.0, 2)] * 3)]
@@ -395,11 +407,11 @@ def paces(monkeypatch: pytest.MonkeyPatch) -> list[Pace]:
     """Those of the cases that are measured, of which nothing is."""
     found: list[Pace] = []
 
-    def measure(entries: Any, _: str, pace: Pace, *__: Any, **___: Any) -> tuple[dict[str, Measured], Spent]:
-        found.append(pace)
-        return dict.fromkeys(entries, Measured(None, ())), Spent(0.0, 0.0, True)
+    def measure(blocks: Blocks) -> CaseFigures:
+        found.append(blocks.pace)
+        return dict.fromkeys(blocks.entries, Measured(None, ()))
 
-    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
+    monkeypatch.setattr(Blocks, "measure", measure)
     return found
 
 
@@ -514,13 +526,13 @@ def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.Monkey
     bench = make(Fake("fp32"), Fake("bf16"), Fake("int8"))
     bench.side_by_side.expect(["precision"] * 4)
     paces: list[float] = []
-    whole = blocks.measure_side_by_side
+    measure = Blocks.measure
 
-    def noting(*args: Any, **named: Any) -> Any:
-        paces.append(args[2].share_s)
-        return whole(*args, **named)
+    def noting(blocks: Blocks) -> CaseFigures:
+        paces.append(blocks.pace.share_s)
+        return measure(blocks)
 
-    monkeypatch.setattr("llm_bench_fixtures.session.measuring.measure_side_by_side", noting)
+    monkeypatch.setattr(Blocks, "measure", noting)
     bench.ask("fp32", WORKLOAD, "bf16", "int8")
     bench.ask("bf16", OTHER)
     assert paces[0] == pytest.approx(3.0)
@@ -577,10 +589,9 @@ def test_a_case_begins_that_fits() -> None:
     assert bench.ran() == {"fp32": 4, "bf16": 4}
 
 
-def test_a_case_that_is_cut_keeps_what_has_its_least_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("drawn_in_order")
+def test_a_case_that_is_cut_keeps_what_has_its_least_rounds() -> None:
     """Two rounds of three variants; after 4.5 s two of them have theirs once the round under way ends."""
-    coin = SimpleNamespace(sample=lambda names, count: sorted(names), randrange=lambda most: 0)
-    monkeypatch.setattr("random.Random", lambda: coin)
     bench, clock = timed(4.5, "fp32", "bf16", "int8")
     assert len(bench.ask("fp32", WORKLOAD, "bf16", "int8").rounds) == 2
     assert len(bench.ask("bf16", WORKLOAD, "int8").rounds) == 2

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,8 +12,7 @@ from case_table import FAST, Table, counts, crowd
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.session import blocks, waits
-from llm_bench_fixtures.session.blocks import measure_side_by_side
-from llm_bench_fixtures.session.case import Measured, Spent
+from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.stopping import ENOUGH_ROUNDS
 
 
@@ -147,18 +145,15 @@ def test_there_is_no_look_while_other_work_runs(table: Table, look: Look, monkey
 def test_where_a_block_is_cut_its_rounds_have_their_looks(table: Table, look: Look) -> None:
     """The third block is cut before its last turn, which isn't the reference's: three variants have three rounds."""
     look(2.0)
-    cut: dict[str, Measured] = {}
     turns = iter(range(4 + 11))  # those that warm up, and the timed ones
 
     def step(*_: object) -> None:
         if next(turns, None) is None:
             raise TimeUp
 
-    def keep(found: Mapping[str, Measured], _: Spent) -> None:
-        cut.update(found)
-
-    coin = random.Random(1)  # noqa: S311  # no secret
+    run = table.blocks(TWO_CORES, 1, step)
     with pytest.raises(TimeUp):
-        measure_side_by_side(table.entries, "fp32", TWO_CORES, step, coin, table.clock, on_cut=keep)
+        run.measure()
+    cut = run.rounds.complete()
     assert len(cut) == 3
     assert {one.core_to_core for one in cut.values()} == {(2.0,) * 3}

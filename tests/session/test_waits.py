@@ -9,7 +9,6 @@ from case_table import FAST, NOISY, PATIENT, Table, busy, counts, crowd, spent_u
 
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.session import waits
-from llm_bench_fixtures.session.blocks import measure_side_by_side
 from llm_bench_fixtures.session.stopping import ENOUGH_ROUNDS
 
 
@@ -163,7 +162,7 @@ def test_a_server_that_takes_no_core_of_others_is_not_waited_for(
     waited = spinning(table, monkeypatch, cores)
     for name in names:
         table.add(name, 1.0, is_beside=is_beside and name == "endpoint", spins_s=1.0 * (name == "endpoint"))
-    measure_side_by_side(table.entries, names[0], replace(FAST, cores=2), clock=table.clock)
+    table.blocks(replace(FAST, cores=2), reference=names[0]).measure()
     assert counts(table) == dict.fromkeys(names, 3)
     assert waited == []
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.binding import TRIAL_TOKENS, settle_binding
@@ -23,7 +23,7 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_o
 from llm_bench_fixtures.processes.calls import NEVER, Preemptions
 from llm_bench_fixtures.processes.core_to_core import CoreLooks
 from llm_bench_fixtures.progress import Left
-from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.session.case import CaseFigures, Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.rounds import CROWDED_SHARE, CaseRounds
 from llm_bench_fixtures.session.stopping import Stopping
 from llm_bench_fixtures.session.waits import CaseTime
@@ -55,44 +55,15 @@ Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
 
 
-def measure_side_by_side(
-    entries: Mapping[str, Entry],
-    reference: str,
-    pace: Pace,
-    step: Step = lambda *_: None,
-    coin: random.Random | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    on_cut: Callable[[Mapping[str, Measured], Spent], None] = lambda *_: None,
-    on_end: Callable[[Blocks], None] = lambda _: None,
-) -> tuple[dict[str, Measured | Exception], Spent]:
-    """Measure a case's variants in turns, and return what was measured of each, or what failed, and the time spent. A
-    failure ends the turns of its variant only.
-
-    entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
-    step: is called between turns. on_cut: takes what has its least rounds, and the time spent, where something else
-    than a variant, as a test's time limit, ends the case before its time; that is raised on. on_end: takes the blocks
-    of a case that was not cut, which can go on.
-    """
-    rounds = CaseRounds(dict(entries), reference, pace)
-    run = Blocks(rounds, step, coin or random.Random(), clock)  # noqa: S311  # no secret
-    try:
-        run.warm_up()
-        run.run()
-    except BaseException:
-        on_cut(rounds.complete(), run.spent)
-        raise
-    on_end(run)
-    return {name: rounds.result(name) for name, entry in entries.items() if entry.is_asked_for}, run.spent
-
-
 @dataclass
 class Blocks:
-    """Blocks of rounds of a case's variants, one after the other."""
+    """Blocks of rounds of a case's variants, one after the other. A failure ends the turns of its variant only."""
 
     rounds: CaseRounds
-    step: Step
-    coin: random.Random
-    clock: Callable[[], float]
+    step: Step = lambda *_: None
+    """Is called between turns."""
+    coin: random.Random = field(default_factory=random.Random)
+    clock: Callable[[], float] = monotonic
     first_draw: int = field(init=False)
     """The number of the way in which threads are bound in the first block."""
     time: CaseTime = field(init=False)
@@ -123,14 +94,24 @@ class Blocks:
         """The variants, by id."""
         return self.rounds.entries
 
-    def warm_up(self) -> None:
+    def measure(self) -> CaseFigures:
+        """Run blocks until there are enough, and return what was measured of each variant that a test asks for, or what
+        failed. Where something else than a variant, as a test's time limit, ends that before its time, it is raised on,
+        and `rounds.complete` has what was measured."""
+        self._warm_up()
+        self.rounds.in_a_row, self.preempts = self._rounds_in_a_row(), self._has_long_steps
+        self.time.begin()
+        while names := self.stopping.next_block(self.block_s):
+            self._run_block(names)
+            self.stopping.note_block()
+        return {name: self.rounds.result(name) for name, entry in self.entries.items() if entry.is_asked_for}
+
+    def _warm_up(self) -> None:
         """Observe memory and work in the first round of each, run the rest that aren't timed, and find how threads are
         bound in those that are. Of a large model some tokens stand for the first, and the first timed one is
         observed."""
         for name, entry in self.entries.items():
-            self.doing = "warming up"
-            self.time.await_calm(entry)
-            self.step(self.doing, name, None)
+            self._begin_warming(name)
             with self._turn_of(entry):
                 is_brief = self._warms_up_briefly(entry)
                 if entry.is_asked_for and not is_brief:
@@ -141,6 +122,11 @@ class Blocks:
                     self._warm_up_briefly(entry)
                 elif self._binds(entry):
                     entry.model.call(settle_binding, entry.workload, None if entry.is_asked_for else TRIAL_TOKENS)
+
+    def _begin_warming(self, name: str) -> None:
+        self.doing = "warming up"
+        self.time.await_calm(self.entries[name])
+        self.step(self.doing, name, None)
 
     def _observe(self, entry: Entry) -> None:
         """Observe the work of a round of its own."""
@@ -162,13 +148,6 @@ class Blocks:
         if not entry.is_watched:
             entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
 
-    def run(self) -> None:
-        self.rounds.in_a_row, self.preempts = self._rounds_in_a_row(), self._has_long_steps
-        self.time.begin()
-        while names := self.stopping.next_block(self.block_s):
-            self._run_block(names)
-            self.stopping.note_block()
-
     @property
     def can_go_on(self) -> bool:
         """Whether further blocks are of use to any variant besides the reference."""
@@ -180,9 +159,7 @@ class Blocks:
         self.step, self.is_further, self.time.rested_s = step, True, 0.0
         rounds, unsettled = self.rounds, self.stopping.unsettled
         for name, entry in unsettled.items():
-            self.doing = "warming up"
-            self.time.await_calm(entry)
-            self.step(self.doing, name, None)
+            self._begin_warming(name)
             with self._turn_of(entry):
                 if self._warms_up_briefly(entry):
                     entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
@@ -221,21 +198,26 @@ class Blocks:
             if calm[-1] and self._has_shared_work and (found := self.core_looks.look()) is not None:
                 looked.append(found)
             self.step(self.doing, name, self._left)
-            done = None
-            with self._turn_of(entry):
-                done = next(going[name])
-                if done is not None:
-                    entry.rounds.update(enumerate(done, first))
-                    if entry.is_watched:
-                        entry.is_watched = False
-                        entry.observation = entry.model.call(end_observing, entry.workload, done[0].continuations)
-            if done is not None or entry.failure:
+            if self._take_slice(entry, going[name], first):
                 del going[name]
                 taken[name] = slices[name]
             if len(going) == 1:  # nobody else waits for a turn
                 preemptions[next(iter(going))].every_s = math.inf
         self.rounds.crowded.append(1 - fmean(calm) if calm else 0.0)
         self.block_s = self.time.elapsed_s - before_s
+
+    def _take_slice(self, entry: Entry, turns: Iterator[tuple[Round, ...] | None], first: int) -> bool:
+        """Run a variant's next slice, and keep its rounds of the block once they are over; whether they are, or it
+        failed. first: the number of the first of them."""
+        with self._turn_of(entry):
+            done = next(turns)
+            if done is None:
+                return False
+            entry.rounds.update(enumerate(done, first))
+            if entry.is_watched:
+                entry.is_watched = False
+                entry.observation = entry.model.call(end_observing, entry.workload, done[0].continuations)
+        return True
 
     @property
     def spent(self) -> Spent:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from llm_bench_fixtures.answer.allocation import EVENLY, Allocation
 from llm_bench_fixtures.measure.timing import Round
@@ -110,6 +112,10 @@ class Measured:
     def variance(self) -> VarianceEstimate:
         """Variance between its pairs of rounds; with too few it says nothing."""
         return trimmed_variance(self.pairs) if len(self.pairs) >= LEAST_PAIRS else NO_PRIOR
+
+
+CaseFigures: TypeAlias = Mapping[str, Measured | Exception]
+"""What was measured of each variant of a case, or what failed, by variant."""
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,20 @@ be off together. Further ones are run later, a block at a time, and spread over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TypeAlias
 
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.progress import Left, Phase
 from llm_bench_fixtures.session.blocks import Blocks
 from llm_bench_fixtures.session.budget import times_of_cases
-from llm_bench_fixtures.session.case import Measured
+from llm_bench_fixtures.session.case import CaseFigures, Measured
 from llm_bench_fixtures.session.forecast import MARGIN, WorkKind
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.setup import Setup
-
-CaseFigures: TypeAlias = Mapping[str, Measured | Exception]
-"""What was measured of each variant of a case, or what failed, by variant."""
 
 
 @dataclass

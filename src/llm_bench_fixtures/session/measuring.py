@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,14 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Left, Milestone, Phase, about
-from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks, measure_side_by_side
+from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, Blocks
 from llm_bench_fixtures.session.budget import MOST_TIMES, USUAL_TIMES, TimeBudget, benchmark_s
-from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.session.case import CaseFigures, Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.forecast import WorkKind
-from llm_bench_fixtures.session.further import CaseFigures, FurtherRounds, Visited
+from llm_bench_fixtures.session.further import FurtherRounds, Visited
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.plan import Stage
+from llm_bench_fixtures.session.rounds import CaseRounds
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
@@ -184,11 +184,17 @@ class SideBySide:
                 self._setup.deadline.check()
                 show(doing, detail, left)
 
-            keep = functools.partial(self._keep, case, weight, asking.id, entries)
-            ended: list[Blocks] = []
-            found, spent = measure_side_by_side(entries, self._reference, pace, step, on_cut=keep, on_end=ended.append)
-            keep(found, spent)
-        for blocks in ended if self._is_followed(case, entries) else ():
+            blocks = Blocks(CaseRounds({**entries}, self._reference, pace), step)
+            found: CaseFigures = {}
+            try:
+                found = blocks.measure()
+            except BaseException:
+                found = blocks.rounds.complete()
+                raise
+            finally:
+                spent = blocks.spent
+                self._keep(case, weight, asking.id, entries, found, spent)
+        if self._is_followed(case, entries):
             self.further.add(Visited(case, blocks, spent.rounds_s, found))
         self._note_least(scenario, entries, found)
 
