@@ -20,7 +20,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory, first_line
 from llm_bench_fixtures.models.artifacts import ArtifactStore, Maker
-from llm_bench_fixtures.models.backend import LoadRequest, first_missing
+from llm_bench_fixtures.models.backend import Backend, LoadRequest, first_missing
 from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
@@ -54,22 +54,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
 
     Raises BackendUnavailable where it can't run here, OutOfMemory where it doesn't fit.
     """
-    backend = find_backend(request.variant.backend)
-    require(backend.modules, backend.extra, backend.extra_note)
-    if request.settings.device_map is not None and not (backend.takes_device_map or backend.is_served):
-        raise BackendUnavailable(f"{request.variant.backend} keeps a model on one device: leave --llm-device-map out")
-    quantized = None if backend.takes_quantized else request.source.quantized
-    if quantized is not None:
-        raise BackendUnavailable(
-            f"the weights of {request.source.name} are quantized already ({quantized}): --llm-variants checkpoint runs "
-            "them as they are"
-        )
-    notes = () if backend.takes_attention else _own_attention(request)
-    backend.check_variant(request.variant, request.device)
-    is_passive = request.variant.is_passive and os.environ.get(WAIT_POLICY) != "passive"
-    if request.settings.in_process and (request.variant.threads is not None or is_passive):
-        raise BackendUnavailable("its threads are set for a process of its own, and here all variants share one")
-    progress = request.progress
+    backend, progress = find_backend(request.variant.backend), request.progress
+    notes = _check(request, backend)
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         for name in backend.imports:
             importlib.import_module(name)
@@ -97,6 +83,26 @@ def load_variant(request: LoadRequest) -> LocalModel:
         notes=tuple(map(first_line, (*model.facts.notes, *notes))),
     )
     return LocalModel(model, request.source, facts)
+
+
+def _check(request: LoadRequest, backend: Backend) -> tuple[str, ...]:
+    """Notes on what is asked for and has no effect. Raises BackendUnavailable where the variant can't run here, as far
+    as that is known before its libraries are imported."""
+    require(backend.modules, backend.extra, backend.extra_note)
+    if request.settings.device_map is not None and not (backend.takes_device_map or backend.is_served):
+        raise BackendUnavailable(f"{request.variant.backend} keeps a model on one device: leave --llm-device-map out")
+    quantized = None if backend.takes_quantized else request.source.quantized
+    if quantized is not None:
+        raise BackendUnavailable(
+            f"the weights of {request.source.name} are quantized already ({quantized}): --llm-variants checkpoint runs "
+            "them as they are"
+        )
+    notes = () if backend.takes_attention else _own_attention(request)
+    backend.check_variant(request.variant, request.device)
+    is_passive = request.variant.is_passive and os.environ.get(WAIT_POLICY) != "passive"
+    if request.settings.in_process and (request.variant.threads is not None or is_passive):
+        raise BackendUnavailable("its threads are set for a process of its own, and here all variants share one")
+    return notes
 
 
 @functools.cache
