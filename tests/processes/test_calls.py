@@ -366,7 +366,7 @@ def test_a_pause_is_ended_by_nothing_else_than_being_told_to_go_on(holding: Scen
     """Bug: another call was taken for it and never answered."""
     turns = holding.caller.in_turns(NEVER, grow, 3)
     assert next(turns) is None
-    holding.caller._is_paused = False
+    holding.caller._unfinished = None
     with pytest.raises(MalformedMessage):
         holding.caller.call(see)
     assert holding.caller.call(see) == [1, 2, 3, 0]

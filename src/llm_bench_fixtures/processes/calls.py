@@ -101,6 +101,11 @@ class Paused:
 
 
 @dataclass(frozen=True)
+class Preempted:
+    """No message, but the lack of one: the call has run for its time, and its process is to be suspended."""
+
+
+@dataclass(frozen=True)
 class Returned:
     result: Any
 
@@ -160,9 +165,8 @@ class Caller:
         self._keep_traceback = keep_traceback
         self.was_cut_short = False
         """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
-        self._is_paused = False
-        self._is_preempted = False
-        self._calls = 0
+        self._unfinished: Paused | Preempted | None = None
+        """How the last call stands still; None where it has come to its end."""
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
@@ -178,14 +182,13 @@ class Caller:
         goes on to its end before the next one. preemptions: says how often it is suspended, and gets to know when.
         """
         answer = self._ask(Call(function, args, kwargs, pauses=True), preemptions)
-        number = self._calls
-        while answer is None or isinstance(answer, Paused):
+        while isinstance(answer, (Paused, Preempted)):
             self._process.suspend()
             since_s = time.perf_counter()
             yield None
-            if number != self._calls:  # another call has ended this one
+            if answer is not self._unfinished:  # another call has ended this one
                 return
-            if answer is None:
+            if isinstance(answer, Preempted):
                 preemptions.intervals.append((since_s, time.perf_counter()))
             answer = self._go_on(preemptions)
         self._process.suspend()
@@ -194,30 +197,26 @@ class Caller:
     def _ask(self, call: Call, preemptions: Preemptions = NEVER) -> Any:
         """The answer to the call, as `_next` gives it, once a call that was left unfinished is over."""
         pickled = Pickled.of(call)
-        while self._is_paused or self._is_preempted:
+        while self._unfinished:
             self._go_on(to_end=True)
-        self._calls += 1
         with self._ending_where_cut_short():
             self._process.send(pickled)
             return self._next(preemptions)
 
     def _go_on(self, preemptions: Preemptions = NEVER, *, to_end: bool = False) -> Any:
-        """The next answer to a call that is paused or preempted. to_end: it doesn't pause any more."""
+        """The next answer to the unfinished call. to_end: it doesn't pause any more."""
         with self._ending_where_cut_short():
-            if self._is_paused:
+            if isinstance(self._unfinished, Paused):
                 self._process.send(Pickled.of(GoOn(to_end)))
             else:
                 self._process.wake()
             return self._next(preemptions)
 
     def _next(self, preemptions: Preemptions) -> Any:
-        """The next answer, which may be a pause; None if the call is to be preempted first."""
-        self._is_paused = False
-        self._is_preempted = not self._process.is_ready_within(preemptions.every_s)
-        if self._is_preempted:
-            return None
-        answer = self._answer()
-        self._is_paused = isinstance(answer, Paused)
+        """The next answer, which may be a pause; Preempted if the call is to be preempted first."""
+        is_ready = self._process.is_ready_within(preemptions.every_s)
+        answer = self._answer() if is_ready else Preempted()
+        self._unfinished = answer if isinstance(answer, (Paused, Preempted)) else None
         return answer
 
     def result(self) -> Any:
@@ -250,7 +249,7 @@ class Caller:
     def close(self) -> None:
         """End the process; one that is in the middle of a call at once."""
         self.was_cut_short = False
-        if self._is_preempted:
+        if isinstance(self._unfinished, Preempted):
             self._process.end("was closed in the middle of a call")
         else:
             self._process.close()
