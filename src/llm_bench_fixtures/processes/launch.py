@@ -32,7 +32,7 @@ from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.parent import end_with_parent, kill_with_parent, lead_group
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-from llm_bench_fixtures.processes.work_limit import StopWatch, is_stopped
+from llm_bench_fixtures.processes.work_limit import StopLimit, is_stopped
 from llm_bench_fixtures.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def start_function(
 @contextmanager
 def _server_that_works() -> Iterator[None]:
     """Wake the server inside the block where a signal has stopped it for long: it would be awaited for ever."""
-    pid, is_over, stop = _server_pid(), threading.Event(), StopWatch()
+    pid, is_over, stop = _server_pid(), threading.Event(), StopLimit()
 
     def wake_where_stopped() -> None:
         while pid is not None and not is_over.wait(work_limit.LOOK_EVERY_S):

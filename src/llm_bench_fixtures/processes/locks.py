@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import LockHeld
 from llm_bench_fixtures.processes import work_limit
-from llm_bench_fixtures.processes.work_limit import StopWatch, cpu_s_of, is_stopped
+from llm_bench_fixtures.processes.work_limit import StopLimit, cpu_s_of, is_stopped
 from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Holder:
     worked_s: float = -1.0
     """Processor time that it had when it last moved."""
     moved_at: float = field(default_factory=time.monotonic)
-    stop: StopWatch = field(default_factory=StopWatch)
+    stop: StopLimit = field(default_factory=StopLimit)
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ class _Holder:
 
         if self.process is None or not self.process.is_running():
             self.process = find_holder(path)  # another one's turn
-            self.worked_s, self.moved_at, self.stop = -1.0, time.monotonic(), StopWatch()
+            self.worked_s, self.moved_at, self.stop = -1.0, time.monotonic(), StopLimit()
             return
         is_held_up = is_stopped(self.process.pid)
         if self.stop.is_over(is_stopped=is_held_up):

@@ -21,14 +21,14 @@ def is_stopped(pid: int) -> bool:
     return False
 
 
-class StopWatch:
-    """How long a process has been stopped, as far as it was looked at."""
+class StopLimit:
+    """The end of a process' time: once a signal has stopped it for LONGEST_STOP_S."""
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None
 
     def is_over(self, *, is_stopped: bool) -> bool:
-        """Whether it has been stopped for LONGEST_STOP_S at every look. is_stopped: what this look has found."""
+        """Whether every look for so long has found it stopped. is_stopped: what this look has found."""
         if not is_stopped:
             self._stopped_at = None
             return False

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TimeUp, WorkerDied
 from llm_bench_fixtures.processes import work_limit
 from llm_bench_fixtures.processes.channels import Channel
-from llm_bench_fixtures.processes.work_limit import StopWatch, WorkLimit, cpu_s_of, is_stopped
+from llm_bench_fixtures.processes.work_limit import StopLimit, WorkLimit, cpu_s_of, is_stopped
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -107,7 +107,7 @@ class WorkerProcess(Generic[S, R]):
 
     def _wait_unless_stopped(self, cut_at: float) -> None:
         """Return once there is something to receive. Raises WorkerDied, TimeUp."""
-        stop = StopWatch()
+        stop = StopLimit()
         while True:
             try:
                 self._channel.wait(min(time.monotonic() + work_limit.LOOK_EVERY_S, cut_at))
