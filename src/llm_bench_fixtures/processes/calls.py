@@ -44,13 +44,13 @@ LONGEST_TRACEBACK = 200_000  # characters
 
 @dataclass
 class Preemptions:
-    """When a call is suspended, and woken, in the middle of what it does, so that others have their turn."""
+    """How often a call is suspended in the middle of what it does, so that others have their turn."""
 
     every_s: float
     """The call is suspended each time that it has run for so many seconds."""
 
     intervals: list[tuple[float, float]] = field(default_factory=list)
-    """Beginning and end of each suspension, on time.perf_counter. Where processes can be suspended, they share it."""
+    """Beginning and end of each suspension, on time.perf_counter, one clock for all processes that can be suspended."""
 
 
 NEVER = Preemptions(math.inf)
@@ -58,18 +58,18 @@ NEVER = Preemptions(math.inf)
 
 @dataclass(frozen=True)
 class Call:
-    """Function and arguments; the thing that is held comes before them."""
+    """A function and its arguments, before which it is given the thing that is held."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
     pauses: bool = False
-    """Whether the function takes, after the thing, what it calls to pause."""
+    """Whether the function is given, after the thing, a function that it calls to pause."""
 
 
 @dataclass(frozen=True)
 class GoOn:
-    """Message to a call that has paused: go on."""
+    """The call that has paused may go on."""
 
     to_end: bool = False
     """Whether to go on without a further pause, as nobody waits for its result any more."""
@@ -77,7 +77,7 @@ class GoOn:
 
 @dataclass(frozen=True)
 class ActivityBegan:
-    """An activity, which others may be part of."""
+    """An activity has begun, perhaps within another."""
 
     phase: Phase
     text: str
@@ -85,19 +85,19 @@ class ActivityBegan:
 
 @dataclass(frozen=True)
 class ActivityShare:
-    """How much of the innermost activity is done, those of the other side among them."""
+    """How much is done of the innermost activity, which may be one of the caller's own."""
 
     share: float
 
 
 @dataclass(frozen=True)
 class ActivityEnded:
-    """The last activity that began and hasn't ended."""
+    """The last activity that began, and hadn't ended, is over."""
 
 
 @dataclass(frozen=True)
 class Paused:
-    """The call, until it may go on."""
+    """The call waits until it may go on."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,8 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException, otherwise: type[LlmBenchError] | None = None) -> Self:
-        """One of ours as it is; another with its reason as an `otherwise`, or without that with its traceback."""
+        """An error of this package as it is; another as an `otherwise` with its reason, or without one as a
+        WorkerFailed with its traceback."""
         if isinstance(error, LlmBenchError):
             return cls(type(error), str(error))
         if otherwise is not None:
@@ -150,7 +151,7 @@ Question: TypeAlias = Call | GoOn
 
 
 class Caller:
-    """Has a process call functions."""
+    """Calls functions in another process, one at a time."""
 
     def __init__(
         self,
@@ -158,8 +159,8 @@ class Caller:
         progress: Progress,
         keep_traceback: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """progress: shows and counts the process' activities. keep_traceback: is given that of what fails there, and
-        returns the end of a sentence on where it is."""
+        """progress: shows and counts the process' activities. keep_traceback: keeps the traceback of what
+        fails there, and returns the end of a sentence that says where."""
         self._process = process
         self._progress = progress
         self._keep_traceback = keep_traceback
@@ -175,8 +176,8 @@ class Caller:
     def in_turns(
         self, preemptions: Preemptions, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Iterator[Any]:
-        """As `call`, of a function that takes `pause` after the thing: gives None at each pause and each preemption,
-        and last the result.
+        """Call a function that takes `pause` after the thing. Gives None at each pause and each preemption, and the
+        result last.
 
         The process is suspended there, and after the result until it is called again. A call that is left unfinished
         goes on to its end before the next one. preemptions: says how often it is suspended, and gets to know when.

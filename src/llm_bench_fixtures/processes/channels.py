@@ -56,7 +56,7 @@ class Channel(ABC, Generic[S, R]):
 
 @dataclass(frozen=True)
 class Pickled:
-    """A message that is pickled already, so that sending it can fail for the other end's sake only."""
+    """A message that is pickled already, so that sending it fails only where the other end is gone."""
 
     content: bytes
 

@@ -191,8 +191,11 @@ def _call(
     function: Callable[..., None],
     arguments: tuple[object, ...],
 ) -> None:
-    """Run the function in the process. is_killed: whether the thread that started it lives as long as whoever asked for
-    it."""
+    """Run the function in the process.
+
+    is_killed: whether the kernel is to kill it with the thread that started it; not where that thread may end before
+    whoever asked for the process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
     if hasattr(signal, "pthread_sigmask"):  # processes started by this one hear it as they would elsewhere
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
