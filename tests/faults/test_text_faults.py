@@ -23,11 +23,10 @@ from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.judged.changes import gate_report, github_annotations
-from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.report.page.build import render_report
-from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.renderers.latex import render_latex
-from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.markdown import judged_markdown, render_markdown
+from llm_bench_fixtures.report.renderers.terminal import judged_lines, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import run_to_json
@@ -91,8 +90,8 @@ WAYS_OUT: tuple[tuple[str, Callable[[Path, Any], str]], ...] = (
         )
         for width in (40, 80, 200)
     ),
-    ("the gate's lines", lambda *_: "\n".join(terminal_lines(gate_report(decision()), 60))),
-    ("the gate's Markdown", lambda *_: markdown(gate_report(decision()))),
+    ("the gate's lines", lambda *_: "\n".join(judged_lines(gate_report(decision()), 60))),
+    ("the gate's Markdown", lambda *_: judged_markdown(gate_report(decision()))),
     ("annotations of GitHub", annotations),
     ("report.md", lambda *_: render_markdown(found())),
     ("results.tex", lambda *_: render_latex(found())),

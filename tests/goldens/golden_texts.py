@@ -31,11 +31,10 @@ from llm_bench_fixtures.report.judged.changes import (
     github_annotations,
 )
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report
-from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.report.page.build import page_values, render_report, render_runs
-from llm_bench_fixtures.report.pull_request import render_markdown, render_runs_markdown
 from llm_bench_fixtures.report.renderers.latex import render_latex, render_runs_latex
-from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.markdown import judged_markdown, render_markdown, render_runs_markdown
+from llm_bench_fixtures.report.renderers.terminal import judged_lines, summary_lines
 from llm_bench_fixtures.report.runs import runs_of
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
@@ -124,13 +123,13 @@ def of_change() -> dict[str, str]:
     comparison = compare_runs(judged_run(golden_runs.whole(), "0001_before.json"), judged_run(run), rules, METRICS)
     against = findings_of(run, METRICS, DEFAULT_NEED, Changes(comparison, "The answer before."))
     return {
-        "gate.md": markdown(gate_report(decision)),
+        "gate.md": judged_markdown(gate_report(decision)),
         "gate-annotations.txt": _text(github_annotations(decision)),
         "gate-junit.txt": _text(f"{subject}: {message}" for subject, message in failures(decision)),
         "gate-80.txt": _gate_text(decision, 80),
         "gate.json": _written(lambda path: write_json(_short(decision_json(decision), "causes", "values"), path)),
-        "compare-120.txt": _text(terminal_lines(comparison_report(comparison), 120)),
-        "compare-verbose-120.txt": _text(terminal_lines(comparison_report(comparison), 120, verbose=True)),
+        "compare-120.txt": _text(judged_lines(comparison_report(comparison), 120)),
+        "compare-verbose-120.txt": _text(judged_lines(comparison_report(comparison), 120, verbose=True)),
         "compare.json": _written(lambda path: write_json(_short(comparison_json(comparison), "values"), path)),
         "gate-interrupted.txt": _gate_text(_decide(golden_runs.cut_short(), golden_runs.whole())),
         "gate-other-machine.txt": _gate_text(_decide(golden_runs.other_machine(), golden_runs.whole())),
@@ -154,7 +153,7 @@ def _decide(run: Run, baseline: Run | None) -> Decision:
 
 
 def _gate_text(decision: Decision, width: int = 120) -> str:
-    return _text([*terminal_lines(gate_report(decision), width), f"exit status {int(decision.status)}"])
+    return _text([*judged_lines(gate_report(decision), width), f"exit status {int(decision.status)}"])
 
 
 def of_pair() -> dict[str, str]:
@@ -162,8 +161,8 @@ def of_pair() -> dict[str, str]:
     report = pair_report(result)
     return {
         "pair.json": _written(lambda path: write_json(pair_json(result), path)),
-        "pair.md": markdown(report),
-        **{f"terminal-{width}.txt": _text(terminal_lines(report, width)) for width in WIDTHS},
+        "pair.md": judged_markdown(report),
+        **{f"terminal-{width}.txt": _text(judged_lines(report, width)) for width in WIDTHS},
     }
 
 

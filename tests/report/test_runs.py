@@ -21,8 +21,8 @@ from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.report.agreement import labels_of
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import render_runs
-from llm_bench_fixtures.report.pull_request import render_runs_markdown
 from llm_bench_fixtures.report.renderers.latex import render_runs_latex
+from llm_bench_fixtures.report.renderers.markdown import render_runs_markdown
 from llm_bench_fixtures.report.runs import (
     MOST_SHOWN,
     Aspect,

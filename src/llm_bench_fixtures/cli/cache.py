@@ -19,7 +19,7 @@ from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.models.artifacts import CachedArtifact, default_root, discard, kept_in
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
 from llm_bench_fixtures.reading import refusal
-from llm_bench_fixtures.report.renderers.columns import columns
+from llm_bench_fixtures.report.renderers.terminal import columns
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_bytes
 

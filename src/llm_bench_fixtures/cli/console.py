@@ -22,7 +22,9 @@ from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.progress import Ongoing, ProgressDisplay
-from llm_bench_fixtures.report.judged.renderer import JudgedReport, markdown, terminal_lines
+from llm_bench_fixtures.report.judged.causes import JudgedReport
+from llm_bench_fixtures.report.renderers.markdown import judged_markdown
+from llm_bench_fixtures.report.renderers.terminal import judged_lines
 from llm_bench_fixtures.text import harmless, plainly, well_formed, without_passwords
 from llm_bench_fixtures.writing import append_text, write_or_keep
 
@@ -104,10 +106,10 @@ def command(lines: Iterable[str]) -> None:
 def show_report(report: JudgedReport, as_json: Callable[[], object], asked: argparse.Namespace) -> None:
     """Write the report to stdout, under --verbose with every value, and to the files of --summary and --json. Where the
     Markdown can't be added to the first, stderr says so, and the exit status stays what it is."""
-    say(terminal_lines(report, shutil.get_terminal_size().columns, verbose=asked.verbose))
+    say(judged_lines(report, shutil.get_terminal_size().columns, verbose=asked.verbose))
     if asked.summary:
         try:
-            append_text(asked.summary, markdown(report))
+            append_text(asked.summary, judged_markdown(report))
         except UnwritableFile as error:
             warn(str(error))
     if asked.json:

@@ -27,7 +27,7 @@ from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import UNSENT, Storage, find_storage, name_in, run_files
 from llm_bench_fixtures.report.history import history_json, run_name, table_of_runs
-from llm_bench_fixtures.report.renderers.columns import columns
+from llm_bench_fixtures.report.renderers.terminal import columns
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import harmless_json
 

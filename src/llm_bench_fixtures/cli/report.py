@@ -33,8 +33,7 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report, write_runs_report
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import changes_against
-from llm_bench_fixtures.report.renderers.columns import wrapped
-from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.terminal import summary_lines, wrapped
 from llm_bench_fixtures.report.runs import RunPlace, Runs, runs_of
 from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry

@@ -26,8 +26,7 @@ from llm_bench_fixtures.plugin.terminal_progress import announce, tell
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.report.files import Published, publish, publish_so_far
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.columns import COLOURS
-from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.terminal import COLOURS, summary_lines
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.folder import NOTHING, OWN_FILES, claim, held, put_back, release, set_aside, worth_of
 from llm_bench_fixtures.results.record import Run

@@ -25,7 +25,8 @@ from llm_bench_fixtures.plugin.outcomes import warn
 from llm_bench_fixtures.plugin.storage import project_folder, storage_folder
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against, failures, gate_report, github_annotations
-from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
+from llm_bench_fixtures.report.renderers.markdown import judged_markdown
+from llm_bench_fixtures.report.renderers.terminal import judged_lines
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import first_few, harmless
 from llm_bench_fixtures.writing import append_text
@@ -159,7 +160,7 @@ def finish_gate(session: pytest.Session) -> None:
     summary = stash.settings_of(config).of(options.SUMMARY)
     if summary is not None:
         try:
-            append_text(summary, markdown(gate_report(decision)))
+            append_text(summary, judged_markdown(gate_report(decision)))
         except UnwritableFile as error:  # the run is saved all the same
             warn(f"--llm-gate-summary: {error}")
 
@@ -180,7 +181,7 @@ def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
 def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
     """The lines of the gate in the terminal summary. On GitHub's runners, annotations follow."""
     decision = config.stash[DECISION]
-    yield from terminal_lines(gate_report(decision), width, verbose=config.get_verbosity() > 1)
+    yield from judged_lines(gate_report(decision), width, verbose=config.get_verbosity() > 1)
     yield from harmless(first_few([f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over]))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         yield from github_annotations(decision)

@@ -22,8 +22,8 @@ from llm_bench_fixtures.report.charts.pictures import write_plots
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import render_report, render_runs
-from llm_bench_fixtures.report.pull_request import render_markdown, render_runs_markdown
 from llm_bench_fixtures.report.renderers.latex import render_latex, render_runs_latex
+from llm_bench_fixtures.report.renderers.markdown import render_markdown, render_runs_markdown
 from llm_bench_fixtures.report.runs import RUN, Runs
 from llm_bench_fixtures.results.folder import (
     AGREEMENT_FILE,

@@ -12,6 +12,7 @@ from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.report.judged.causes import MOST_CAUSES
 from llm_bench_fixtures.report.judged.changes import (
     MOST_ANNOTATIONS,
     comparison_json,
@@ -21,7 +22,8 @@ from llm_bench_fixtures.report.judged.changes import (
     gate_report,
     github_annotations,
 )
-from llm_bench_fixtures.report.judged.renderer import MOST_CAUSES, markdown, terminal_lines
+from llm_bench_fixtures.report.renderers.markdown import judged_markdown
+from llm_bench_fixtures.report.renderers.terminal import judged_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Blessing, MemoryFacts, Run
 
@@ -48,12 +50,12 @@ def judged(base: Run, head: Run, rules: str = "") -> Decision:
 
 
 def text_of(decision: Decision, width: int = 100) -> str:
-    return "\n".join(terminal_lines(gate_report(decision), width))
+    return "\n".join(judged_lines(gate_report(decision), width))
 
 
 def test_where_nothing_moved_it_is_short() -> None:
     decision = judged(many(150, 1000), many(150, 1000))
-    lines = list(terminal_lines(gate_report(decision), 100))
+    lines = list(judged_lines(gate_report(decision), 100))
     assert "Judged 150 of 150 tests. Values that can fail the gate: " in " ".join("\n".join(lines).split())
     assert len(lines) < 12
 
@@ -87,7 +89,7 @@ def test_many_causes_are_cut_and_it_says_so() -> None:
     text = text_of(decision)
     assert text.count("peak memory") == MOST_CAUSES
     assert "... and 7 more" in text
-    whole = "\n".join(terminal_lines(gate_report(decision), 100, verbose=True))
+    whole = "\n".join(judged_lines(gate_report(decision), 100, verbose=True))
     assert whole.count("peak memory") == MOST_CAUSES + 7
 
 
@@ -95,8 +97,8 @@ def test_the_values_of_a_cause_are_shown_on_request_and_folded() -> None:
     decision = judged(many(3, 10**8), many(3, 2 * 10**8))
     assert "peak memory +100 MB in 3 tests" in text_of(decision)
     assert "S1" not in text_of(decision)
-    assert "S1" in "\n".join(terminal_lines(gate_report(decision), 100, verbose=True))
-    shown = markdown(gate_report(decision))
+    assert "S1" in "\n".join(judged_lines(gate_report(decision), 100, verbose=True))
+    shown = judged_markdown(gate_report(decision))
     assert shown.index("- fp32: peak memory +100 MB") < shown.index("<details>") < shown.index("| fp32 | S1 |")
 
 
@@ -136,7 +138,7 @@ def test_nothing_of_a_saved_run_is_obeyed() -> None:
     head = make_run([make_record(case=HOSTILE, memory=MemoryFacts(2 * 10**8))], [make_variant(label=HOSTILE)])
     decision = judged(base, head)
     assert decision.status is ExitStatus.REGRESSED
-    text, page = text_of(decision), markdown(gate_report(decision))
+    text, page = text_of(decision), judged_markdown(gate_report(decision))
     for shown in (text, page):
         assert "\x1b" not in shown
         assert not any(line.lstrip().startswith("::error") for line in shown.splitlines())
@@ -192,7 +194,7 @@ def test_what_else_failed_is_one_failure_and_what_passed_none() -> None:
 def test_a_comparison_alone_has_no_verdict_on_the_whole() -> None:
     comparison = judged(many(1, 10**8), many(1, 2 * 10**8)).comparison
     assert comparison is not None
-    text = " ".join("\n".join(terminal_lines(comparison_report(comparison), 100)).split())
+    text = " ".join("\n".join(judged_lines(comparison_report(comparison), 100)).split())
     assert "= llm-bench compare =" in text
     assert "Baseline: 0001_a.json" in text
     assert "Compared: this run" in text

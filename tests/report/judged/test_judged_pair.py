@@ -22,7 +22,8 @@ from llm_bench_fixtures.paired.sequential import judge_pairs
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Trial
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_lines, resolution_warning
-from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
+from llm_bench_fixtures.report.renderers.markdown import judged_markdown
+from llm_bench_fixtures.report.renderers.terminal import judged_lines
 from llm_bench_fixtures.results.storage import run_to_json
 
 SLOWER = (0.1, 0.11, 0.12)
@@ -60,7 +61,7 @@ def result_with(variants: dict[str, str], **differences: tuple[float, ...]) -> P
 
 
 def lines_of(result: PairedResult) -> str:
-    return "\n".join(terminal_lines(pair_report(result), 300))
+    return "\n".join(judged_lines(pair_report(result), 300))
 
 
 def test_a_slowdown_is_a_row_with_the_metrics_own_sign() -> None:
@@ -92,7 +93,7 @@ def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
     assert not [line for line in text.splitlines() if line.endswith((" a", " b", " c", " d"))]
     assert "1 of these verdicts is that of the test's group." in text
     assert "Groups of tests: 2 regressed, 1 unchanged of 3." in text
-    assert "- nf4: decode throughput −10.4 % " in markdown(pair_report(result))
+    assert "- nf4: decode throughput −10.4 % " in judged_markdown(pair_report(result))
     (of_nf4,) = [group for group in result.as_json()["groups"] if group["variant"] == "nf4"]
     assert of_nf4["verdict"] == "regressed"
     (cause,) = [cause for cause in pair_json(result)["causes"] if cause["name"] == "nf4"]
@@ -153,7 +154,7 @@ def test_lines_are_as_wide_as_their_characters() -> None:
     name = "漢" * 10
     absent = tuple(NotCompared(name + end, Absence.NEW, "HEAD") for end in "abc")
     result = replace(result_of(a=SAME), base=name, head=name, not_compared=absent, failure=f"{name} {name}\n{name}")
-    *lines, conclusion = terminal_lines(pair_report(result), 24)
+    *lines, conclusion = judged_lines(pair_report(result), 24)
     assert max(map(width_of, lines)) <= 24
     assert "\n".join([name, f"  {name}", name]) in "\n".join(lines)
     assert conclusion.startswith("Exit status 26")
@@ -166,7 +167,7 @@ def test_markdown_escapes_what_comes_from_the_code_under_test() -> None:
         failure="HEAD: <img src=x> http://e",
         not_compared=(NotCompared("t", Absence.FAILED, "HEAD", "<b>"),),
     )
-    text = markdown(pair_report(result))
+    text = judged_markdown(pair_report(result))
     assert "<script>" not in text
     assert "<img" not in text
     assert "<b>" not in text

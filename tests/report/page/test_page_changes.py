@@ -17,7 +17,7 @@ from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.page.build import page_values, render_report
 from llm_bench_fixtures.report.page.tables import PageTable
-from llm_bench_fixtures.report.pull_request import render_markdown
+from llm_bench_fixtures.report.renderers.markdown import render_markdown
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run

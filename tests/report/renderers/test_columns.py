@@ -2,7 +2,7 @@
 
 from wcwidth import width
 
-from llm_bench_fixtures.report.renderers.columns import columns, fitting, title_line, wrapped
+from llm_bench_fixtures.report.renderers.terminal import columns, fitting, title_line, wrapped
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import Notation
 

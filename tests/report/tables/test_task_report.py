@@ -12,8 +12,8 @@ from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.page.tables import summary_table
-from llm_bench_fixtures.report.renderers.columns import fitting
 from llm_bench_fixtures.report.renderers.figures import legend
+from llm_bench_fixtures.report.renderers.terminal import fitting
 from llm_bench_fixtures.report.tables.by_variant import short_table, summary_section, variants_table
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.results.metrics import registry

@@ -9,7 +9,7 @@ import pytest
 from run_factory import make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.pull_request import render_markdown
+from llm_bench_fixtures.report.renderers.markdown import render_markdown
 from llm_bench_fixtures.report.renderers.terminal import lines_so_far, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record, Run

@@ -13,7 +13,7 @@ from run_factory import asking, make_block_record, make_record, make_run, make_v
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Reader
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import limit_scales, render_report
-from llm_bench_fixtures.report.pull_request import render_markdown
+from llm_bench_fixtures.report.renderers.markdown import render_markdown
 from llm_bench_fixtures.report.renderers.terminal import lines_so_far, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run

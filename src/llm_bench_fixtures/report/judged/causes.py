@@ -1,5 +1,6 @@
 """What was judged, of two saved runs and of two versions in turns: a row for each verdict, and causes, which are rows
-that ended alike as one. "ort-*: peak memory +36.0 MB in 24 tests" instead of 24 rows.
+that ended alike as one. "ort-*: peak memory +36.0 MB in 24 tests" instead of 24 rows. Also the report of them, before
+any format, and their tables.
 
 Rows of one variant and metric with one verdict are a cause. Where all variants of a backend moved, or all variants of
 the run, they are one cause, unless some rows of theirs moved the other way.
@@ -16,15 +17,30 @@ from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Judgement, Verdict
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.report.tables.table import Tone
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table, Tone
 from llm_bench_fixtures.report.words.measured import scenarios_of, title_of
-from llm_bench_fixtures.results.formatting import MINUS, MISSING, count, format_bytes, format_change, with_unit
+from llm_bench_fixtures.results.formatting import (
+    MINUS,
+    MISSING,
+    Notation,
+    count,
+    format_bytes,
+    format_change,
+    with_unit,
+)
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Force, Kind, Metric, Unit
 from llm_bench_fixtures.text import printable
 
 TONES = dict.fromkeys(BETTER, Tone.BETTER) | dict.fromkeys(WORSE, Tone.WORSE)
 MOVED = (*WORSE, Verdict.VANISHED, *BETTER, Verdict.NEW)  # the order in which they are shown
 STILL = (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED, Verdict.UNCHANGED)
+FIGURE = Notation.TEXT  # a column that is set flush right
+CHANGE, VERDICT = Column("change", FIGURE), Column("verdict")
+FIRST = (Column(VARIANT), Column("benchmark"), Column("metric"))
+VALUES = (*FIRST, Column("before", FIGURE), Column("now", FIGURE), CHANGE, VERDICT)
+CAUSES = (Column(VARIANT), Column("metric"), CHANGE, Column("tests"), VERDICT)
+ALL_TESTS = "all"  # test column of a value that all tests of the variant share
+MOST_CAUSES = 12  # in one part
 
 
 @dataclass(frozen=True)
@@ -285,3 +301,62 @@ def _span(values: Sequence[float], show: Callable[[float], str]) -> str:
     """The smallest and the largest value, or one where they are written alike."""
     ends = dict.fromkeys(show(value) for value in (min(values), max(values))) if values else {}
     return " to ".join(ends)
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """Some of what is judged, under a title."""
+
+    title: str
+    lines: tuple[str, ...]
+    """A line for each cause."""
+    rows: tuple[JudgedRow, ...] = ()
+    """The verdicts that the causes stand for: folded, or shown on request."""
+
+    @property
+    def has_details(self) -> bool:
+        """Whether the rows say more than the lines."""
+        return len(self.rows) > len(self.lines)
+
+
+@dataclass(frozen=True)
+class JudgedReport:
+    """The parts of a report, from top to bottom."""
+
+    title: str
+    sentences: tuple[str, ...]
+    """Sentences on what was compared, and with which result."""
+    parts: tuple[JudgedPart, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Warnings that a reader must not miss."""
+    conclusion: str = ""
+    """The exit status and what it means."""
+
+
+def rows_table(rows: Sequence[JudgedRow]) -> Table:
+    """A row for each verdict; the values before and now where they are known."""
+    cells = tuple(tuple(_cells(row)) for row in rows)
+    has_values = any(row.base is not None or row.head is not None for row in rows)
+    return Table(VALUES, cells).with_columns([0, 1, 2, *([3, 4] if has_values else []), 5, 6])
+
+
+def _cells(row: JudgedRow) -> Iterator[Cell]:
+    yield from (Cell(row.variant), Cell(row.benchmark or ALL_TESTS), Cell(row.metric.title))
+    yield from (Cell(row.before, rank=row.base), Cell(row.after, rank=row.head))
+    yield Cell(row.change_in_full, rank=row.ratio, tone=TONES.get(row.verdict))
+    yield _verdict(row)
+
+
+def _verdict(row: JudgedRow) -> Cell:
+    advisory = ", advisory" if row.is_advisory else ""
+    return Cell(f"{row.verdict}{advisory}", tone=TONES.get(row.verdict), note=row.reason)
+
+
+def causes_table(causes: Sequence[Cause]) -> Table:
+    """A row for each cause."""
+    rows = []
+    for one in causes:
+        change = Cell(one.change, rank=one.first.ratio, tone=TONES.get(one.verdict))
+        rows.append((Cell(one.name), Cell(one.title), change, Cell(one.where or ALL_TESTS), _verdict(one.first)))
+    return Table(CAUSES, tuple(rows))

@@ -24,8 +24,17 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.margins import ALARMS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import Address, read_saved_run, saved_at
-from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led, rows_of
-from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
+from llm_bench_fixtures.report.judged.causes import (
+    MOVED,
+    STILL,
+    Cause,
+    JudgedPart,
+    JudgedReport,
+    JudgedRow,
+    causes_of,
+    led,
+    rows_of,
+)
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.formatting import count, format_change, format_share
 from llm_bench_fixtures.results.metrics import Kind

@@ -19,9 +19,8 @@ from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResu
 from llm_bench_fixtures.paired.sequential import DIFFERENT, alpha_of_analysis, is_alike
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.progress import about
-from llm_bench_fixtures.report.judged.causes import Cause, JudgedRow, causes_of, rows_of
-from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
-from llm_bench_fixtures.report.renderers.columns import columns, wrapped_lines
+from llm_bench_fixtures.report.judged.causes import Cause, JudgedPart, JudgedReport, JudgedRow, causes_of, rows_of
+from llm_bench_fixtures.report.renderers.terminal import columns, wrapped_lines
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction

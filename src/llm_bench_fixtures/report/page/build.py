@@ -29,9 +29,8 @@ from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import SWEEPS, runs_charts, sweep_charts
 from llm_bench_fixtures.report.charts.whole_run import phases_chart, roofline_chart, tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
+from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow, causes_table, rows_table
 from llm_bench_fixtures.report.judged.changes import Changes
-from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
 from llm_bench_fixtures.report.page.tables import PageTable, Term, chips_of, explained, glossary, heatmap, summary_table
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.runs import MOST_SHOWN, Runs, about_table, answers_table, notes

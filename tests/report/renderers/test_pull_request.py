@@ -19,7 +19,7 @@ from run_factory import (
 )
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.pull_request import render_markdown
+from llm_bench_fixtures.report.renderers.markdown import render_markdown
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
