@@ -14,7 +14,7 @@ from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.charts.variants import numbered_looks
-from llm_bench_fixtures.report.trend import trend_charts
+from llm_bench_fixtures.report.history import trend_charts
 from llm_bench_fixtures.results.record import RunState
 
 STEADY = TrendLine("latency_s", "fp32", 1, (0, 1, 2, 3), (1.0, 1.1, 0.9, 1.0), (Level(0, 3, 4, 1.0),))

@@ -23,8 +23,7 @@ from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.variants import is_variant, near_variants
 from llm_bench_fixtures.options.parsers import parse_names
-from llm_bench_fixtures.report.history import trend_lines
-from llm_bench_fixtures.report.trend import render_trend
+from llm_bench_fixtures.report.history import render_trend, trend_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable, write_whole
 

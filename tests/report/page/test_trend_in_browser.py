@@ -12,7 +12,7 @@ from run_factory import make_provenance
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.together import fingerprint_of
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
-from llm_bench_fixtures.report.trend import render_trend
+from llm_bench_fixtures.report.history import render_trend
 from llm_bench_fixtures.results.record import RunState
 
 pytestmark = NEEDS_A_BROWSER
