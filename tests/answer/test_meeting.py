@@ -225,8 +225,8 @@ def test_times_have_the_noise_floor_within_their_interval() -> None:
     for limits, standing in (("latency_s<=1.10", Standing.UNCLEAR), ("latency_s<=1.11", Standing.WITHIN)):
         found = meeting(run, limits).standings.judged["fp32"][0]
         assert found.standing is standing
-        assert found.interval is not None
-        assert (found.value, found.interval.high) == (1.0, pytest.approx(1.107, abs=2e-3))
+        assert found.estimate is not None
+        assert (found.value, found.estimate.high) == (1.0, pytest.approx(1.107, abs=2e-3))
 
 
 def test_one_round_tells_nothing_of_a_limit() -> None:
@@ -400,10 +400,10 @@ def test_times_of_tokens_that_were_not_saved_scatter_as_the_latency() -> None:
     run = make_run([bare, replace(bare, variant="a", test="a")])
     found = meeting(run, "tpot_s<=50ms").standings.judged["fp32"][0]
     latency = meeting(run, "latency_s<=1").standings.judged["fp32"][0]
-    assert found.interval is not None
-    assert latency.interval is not None
-    assert found.interval.high / 0.05 == pytest.approx(
-        latency.interval.high / METRIC_BY_NAME["latency_s"].of(bare, make_variant())
+    assert found.estimate is not None
+    assert latency.estimate is not None
+    assert found.estimate.high / 0.05 == pytest.approx(
+        latency.estimate.high / METRIC_BY_NAME["latency_s"].of(bare, make_variant())
     )
 
 

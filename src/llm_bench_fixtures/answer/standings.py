@@ -14,13 +14,13 @@ from functools import cached_property
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import BATCHES, OWN
-from llm_bench_fixtures.answer.intervals import Estimate, estimate_of, interval_of, quality_interval
+from llm_bench_fixtures.answer.intervals import estimate_of, quality_estimate
 from llm_bench_fixtures.answer.need import Limit, Need, QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.answer.peaks import memory_metric, peaks_of
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
-from llm_bench_fixtures.statistics.spread import Interval, deviations_of_look
+from llm_bench_fixtures.statistics.spread import Estimate, deviations_of_look
 
 NEAR = 0.005  # largest change of a near-lossless variant's perplexity: the gate's tolerance for it
 LOOKS_SPEND = 0.002  # two-sided error of deciding early, over all looks at a sample that grows
@@ -35,20 +35,23 @@ class Judged:
     limit: Limit
     metric: Metric
     standing: Standing
-    value: float | None = None
+    estimate: Estimate | None
     """None where it wasn't measured."""
-    interval: Interval | None = None
 
     @property
-    def spread(self) -> Interval | None:
-        """The interval; None where it isn't known, or is a point."""
-        found = self.interval
+    def value(self) -> float | None:
+        return self.estimate.value if self.estimate else None
+
+    @property
+    def spread(self) -> Estimate | None:
+        """The estimate; None where its interval isn't known, or is a point."""
+        found = self.estimate
         return found if found and found.low < found.high < math.inf else None
 
     @property
     def miss(self) -> float:
         """Share of the bound by which the value is worse; infinite where it isn't known."""
-        return math.inf if self.value is None else self.limit.miss_of(self.value)
+        return math.inf if self.estimate is None else self.limit.miss_of(self.estimate.value)
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,9 @@ class Standings:
         }
 
     @cached_property
-    def _figures(self) -> list[tuple[Limit, Metric, Mapping[str, Estimate]]]:
+    def _figures(self) -> list[tuple[Limit, Metric, Mapping[str, Estimate | None]]]:
         """The limits that are applied, each with the metric that it is of here, and with every variant's figure."""
-        found: list[tuple[Limit, Metric, Mapping[str, Estimate]]] = []
+        found: list[tuple[Limit, Metric, Mapping[str, Estimate | None]]] = []
         for limit in self.need.limits:
             own = self.run.reference if limit.is_of_quality else ""  # its own measure: its value alone says nothing
             for metric in limit.metrics:
@@ -131,13 +134,12 @@ def standings_for(reader: Reader, seen: Evidence, need: Need) -> Standings:
     return Standings(seen, need, seen.largest_batch if reader is Reader.THROUGHPUT else seen.common)
 
 
-def judge(limit: Limit, metric: Metric, estimate: Estimate, variant: VariantResult, seen: Evidence) -> Judged:
+def judge(limit: Limit, metric: Metric, estimate: Estimate | None, variant: VariantResult, seen: Evidence) -> Judged:
     """The reference, and what ran the same as it, keeps every limit on quality that is measured against it."""
-    value, found = estimate or (None, None)
-    standing = limit.standing_of(found) if found else Standing.UNKNOWN
+    standing = limit.standing_of(estimate) if estimate else Standing.UNKNOWN
     if limit.is_of_quality and seen.ran_the_reference(variant.id) and _is_against_reference(metric, seen.run):
         standing = Standing.WITHIN
-    return Judged(limit, metric, standing, value, found)
+    return Judged(limit, metric, standing, estimate)
 
 
 def _is_against_reference(metric: Metric, run: Run) -> bool:
@@ -155,13 +157,13 @@ def is_decided(quality: Mapping[str, float], limits: Iterable[Limit], look: int)
     """
     deviations = deviations_of_look(look, LOOKS_SPEND)
     of_quality = [limit for limit in limits if limit.is_of_quality]
-    found = ((limit, quality_interval(quality, limit.metric.name, deviations)) for limit in of_quality)
+    found = ((limit, quality_estimate(quality, limit.metric.name, deviations)) for limit in of_quality)
     return all(one is not None and limit.standing_of(one) is not Standing.UNCLEAR for limit, one in found)
 
 
 def is_near_lossless(variant: VariantResult) -> bool:
     """Whether the whole 95 % interval of the perplexity ratio is within 0.5 % of 1: a test of equivalence."""
-    found = interval_of(variant, QualityMeasure.PPL_RATIO)
+    found = quality_estimate(variant.quality, QualityMeasure.PPL_RATIO)
     return found is not None and found.low >= 1 - NEAR and found.high <= 1 + NEAR
 
 

@@ -24,6 +24,7 @@ from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, with_unit
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction, Kind, Metric, Unit
 from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.statistics.spread import exactly
 from llm_bench_fixtures.text import encodable, printable, some_of
 
 COMMIT_DIGITS = 8
@@ -383,7 +384,7 @@ def _line_series(line: TrendLine, runs: Sequence[Heading], look: spec.Look, link
         when = f"{run_name(run.place.name)}, {time_cell(run)}"
         facts = ((metric.title, told), ("run", when), ("commit", commit_cell(run.provenance)))
         link = links.get(run.provenance.commit, "")
-        points.append(spec.Point(spec.exactly(position), spec.exactly(change), facts, link))
+        points.append(spec.Point(exactly(position), exactly(change), facts, link))
     size = 4.0 if len(runs) <= POINTS_UP_TO else 0.0
     opacity = FAINT if len(line.levels) > 1 else CLEAR
     return spec.Series(line.variant, tuple(points), look, line.variant, size=size, is_line=True, opacity=opacity)

@@ -34,6 +34,26 @@ class Interval:
         return (self.high - self.low) / (self.high + self.low)
 
 
+@dataclass(frozen=True)
+class Estimate(Interval):
+    """A value and the ends of its interval, which are the value itself where there is none."""
+
+    value: float
+
+    @property
+    def is_exact(self) -> bool:
+        return self.low == self.high
+
+    def scaled(self, factor: float, base: float = 0.0) -> Estimate:
+        """Estimate with `base` taken off, then times the factor."""
+        low, high, value = ((one - base) * factor for one in (self.low, self.high, self.value))
+        return Estimate(low, high, value)
+
+
+def exactly(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
 def interval(values: Sequence[float]) -> Interval | None:
     """Student's t interval of the mean logarithm, taken back: of the geometric mean of positive values.
 
@@ -147,15 +167,15 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-def wilson(share: float, trials: float, deviations: float = NORMAL_95) -> Interval:
+def wilson(share: float, trials: float, deviations: float = NORMAL_95) -> Estimate:
     """Wilson's score interval of a share of independent trials (JASA 22, 1927); without trials, the share."""
     if trials <= 0:
-        return Interval(share, share)
+        return exactly(share)
     shift = deviations**2 / trials
     centre = (share + shift / 2) / (1 + shift)
     margin = deviations * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
     low, high = min(centre - margin, share), max(centre + margin, share)  # rounding would leave 0 and 1 out
-    return Interval(max(low, 0.0), min(high, 1.0))
+    return Estimate(max(low, 0.0), min(high, 1.0), share)
 
 
 def exact_interval(count: int, of: int) -> tuple[float, float]:

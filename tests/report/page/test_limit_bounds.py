@@ -12,7 +12,7 @@ from run_factory import full_run
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import Need, QualityMeasure, Standing, quality_limit
 from llm_bench_fixtures.answer.standings import Standings
-from llm_bench_fixtures.report.page.build import bounds, intervals_of
+from llm_bench_fixtures.report.page.build import bounds, estimates_of
 
 PPL, TOP1 = QualityMeasure.PPL_RATIO, QualityMeasure.TOP1_AGREEMENT
 
@@ -22,7 +22,7 @@ def test_the_strictest_bound_is_kept_and_a_stricter_one_is_not(measure: QualityM
     run = full_run()
     bf16 = run.variant("bf16")
     assert bf16 is not None
-    found = intervals_of(run, measure)["bf16"]
+    found = estimates_of(run, measure)["bf16"]
     bound = found.high if measure is PPL else found.low
     stricter = bound - 1e-6 if measure is PPL else bound + 1e-6
     for one, is_kept in ((bound, True), (stricter, False)):

@@ -21,6 +21,7 @@ from llm_bench_fixtures.report.charts.whole_run import phases_chart, roofline_ch
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
 from llm_bench_fixtures.results.folder import remove_pictures
+from llm_bench_fixtures.statistics.spread import Estimate
 from llm_bench_fixtures.text import printable
 from llm_bench_fixtures.writing import replacing
 
@@ -245,7 +246,7 @@ def _draw_series(axis: Axes, series: spec.Series) -> None:
     )
 
 
-def _errors(estimates: list[spec.Estimate]) -> Any:
+def _errors(estimates: list[Estimate]) -> Any:
     """Below and above, as matplotlib takes them; None where all are exact."""
     if all(one.is_exact for one in estimates):
         return None

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from llm_bench_fixtures.report.charts import spec
+from llm_bench_fixtures.statistics.spread import Estimate
 from llm_bench_fixtures.text import printable, readable
 
 Json: TypeAlias = "dict[str, object]"
@@ -124,7 +125,7 @@ def _about(variant: str) -> Json:
     return {"name": escaped(variant), "meta": readable(variant), "showlegend": False}
 
 
-def _error_bars(name: str, estimates: Sequence[spec.Estimate], colour: str) -> Json:
+def _error_bars(name: str, estimates: Sequence[Estimate], colour: str) -> Json:
     if all(one.is_exact for one in estimates):
         return {}
     above, below = [one.high - one.value for one in estimates], [one.value - one.low for one in estimates]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from llm_bench_fixtures.statistics.spread import Estimate
+
 SOFT = "#6b7280"  # lines and names that are no variant's
 NEAR_COLOUR = "#009E73"  # the band that is near-lossless
 LONGEST_LABEL = 20  # characters; the pointer shows what is longer in full
@@ -31,28 +33,6 @@ class Look:
     sign: str
     """The marker as a character."""
     dash: str
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value and the ends of its interval, which are the value itself where there is none."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def is_exact(self) -> bool:
-        return self.low == self.high
-
-    def scaled(self, factor: float, base: float = 0.0) -> Estimate:
-        """Estimate with `base` taken off, then times the factor."""
-        value, low, high = ((one - base) * factor for one in (self.value, self.low, self.high))
-        return Estimate(value, low, high)
-
-
-def exactly(value: float) -> Estimate:
-    return Estimate(value, value, value)
 
 
 @dataclass(frozen=True)

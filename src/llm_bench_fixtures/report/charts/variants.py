@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.answer.intervals import interval_of
+from llm_bench_fixtures.answer.intervals import quality_estimate
 from llm_bench_fixtures.answer.need import QualityMeasure
 from llm_bench_fixtures.answer.peaks import memory_metric
 from llm_bench_fixtures.answer.standings import NEAR
@@ -27,7 +27,7 @@ from llm_bench_fixtures.results.formatting import MINUS, format_change, three_di
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Unit
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup
-from llm_bench_fixtures.statistics.spread import quartiles
+from llm_bench_fixtures.statistics.spread import Estimate, exactly, quartiles
 
 LATENCY, SPEED, SPEEDUP = METRIC_BY_NAME["latency_s"], METRIC_BY_NAME["output_tokens_per_s"], METRIC_BY_NAME["speedup"]
 SCALES = {Unit.SECONDS: (1e3, "ms"), Unit.BYTES: (1e-6, "MB")}  # from the base unit to that of an axis
@@ -75,7 +75,7 @@ def _look(colour: str, marker: int, dash: int) -> spec.Look:
     return spec.Look(colour, *MARKERS[marker % len(MARKERS)], DASHES[dash % len(DASHES)])
 
 
-def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | None:
+def drawn_estimate(run: Run, record: Record, metric: Metric) -> Estimate | None:
     """Estimate in the metric's base unit: with the ends of a speed-up's 95 % interval, or the quartiles of the rounds.
     None where the record doesn't have the metric."""
     variant = run.variant(record.variant)
@@ -84,29 +84,29 @@ def estimate_of(run: Run, record: Record, metric: Metric) -> spec.Estimate | Non
         return None
     if metric is SPEEDUP:
         found = record_speedup(record)
-        return spec.Estimate(value, found.low, found.high) if found else spec.exactly(value)
+        return Estimate(found.low, found.high, value) if found else exactly(value)
     if metric.unit in UNSPREAD:
-        return spec.exactly(value)
+        return exactly(value)
     ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if metric.name == "ttft_s" else ()
     low, median, high = quartiles(ttfts_s or record.rounds_s)
     if metric is SPEED:
         low, median, high = 1 / high, 1 / median, 1 / low
     # for a single round both ends equal the value, but for rounding
-    return spec.Estimate(value, min(value * low / median, value), max(value * high / median, value))
+    return Estimate(min(value * low / median, value), max(value * high / median, value), value)
 
 
-def perplexity_change(run: Run, variant: VariantResult | None) -> spec.Estimate | None:
+def perplexity_change(run: Run, variant: VariantResult | None) -> Estimate | None:
     """The perplexity's change against the reference's, in percent, with its 95 % interval. None where it was not
     compared."""
     if variant is None:
         return None
     if variant.id == run.reference:
-        return spec.exactly(0.0) if "perplexity" in variant.quality else None
-    found, ratio = interval_of(variant, QualityMeasure.PPL_RATIO), variant.quality.get(QualityMeasure.PPL_RATIO)
-    return spec.Estimate(ratio, found.low, found.high).scaled(100.0, 1.0) if found and ratio is not None else None
+        return exactly(0.0) if "perplexity" in variant.quality else None
+    found = quality_estimate(variant.quality, QualityMeasure.PPL_RATIO)
+    return found.scaled(100.0, 1.0) if found else None
 
 
-def on_axis(estimate: spec.Estimate, metric: Metric) -> spec.Estimate:
+def on_axis(estimate: Estimate, metric: Metric) -> Estimate:
     factor, _ = SCALES.get(metric.unit, (1.0, ""))
     return estimate.scaled(factor)
 
@@ -118,7 +118,7 @@ def axis_title(metric: Metric, reference: str) -> str:
     return f"{metric.title}, {unit}" if unit else metric.title
 
 
-def in_words(estimate: spec.Estimate, metric: Metric) -> str:
+def in_words(estimate: Estimate, metric: Metric) -> str:
     """Words for the pointer. estimate: in the base unit."""
     value, low, high = (with_unit(one, metric) for one in (estimate.value, estimate.low, estimate.high))
     return value if estimate.is_exact else f"{value} ({low} to {high})"
@@ -162,12 +162,12 @@ def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple
     for variant in run.variants:
         found = []
         for record in run.measured(sweep.scenario):
-            estimate = estimate_of(run, record, metric) if record.variant == variant.id else None
+            estimate = drawn_estimate(run, record, metric) if record.variant == variant.id else None
             if estimate is not None and record.workload is not None:
                 case = sweep.case(record.workload)
                 rounds = ("rounds", str(len(record.rounds_s)))
                 facts = ((sweep.unit, str(case)), (metric.title, in_words(estimate, metric)), rounds)
-                found.append(spec.Point(spec.exactly(case), on_axis(estimate, metric), facts))
+                found.append(spec.Point(exactly(case), on_axis(estimate, metric), facts))
         if len({point.x for point in found}) > 1:
             yield variant.id, tuple(sorted(found, key=lambda point: point.x.value))
 
@@ -201,14 +201,14 @@ def runs_charts(runs: Sequence[RunBeside]) -> Iterator[spec.Chart]:
             yield _metric_chart(metric, found, looks)
 
 
-def _estimates(run: RunBeside, metric: Metric) -> dict[str, spec.Estimate]:
+def _estimates(run: RunBeside, metric: Metric) -> dict[str, Estimate]:
     """Estimates by variant."""
     records = run.findings.common.items()
-    return {name: one for name, record in records if (one := estimate_of(run.findings.run, record, metric))}
+    return {name: one for name, record in records if (one := drawn_estimate(run.findings.run, record, metric))}
 
 
 def _metric_chart(
-    metric: Metric, found: Mapping[str, Mapping[str, spec.Estimate]], looks: Mapping[str, spec.Look]
+    metric: Metric, found: Mapping[str, Mapping[str, Estimate]], looks: Mapping[str, spec.Look]
 ) -> spec.Chart:
     """A row a variant. looks: of all runs, so that each looks the same in every chart."""
     variants = list(dict.fromkeys(name for estimates in found.values() for name in estimates))
@@ -216,7 +216,7 @@ def _metric_chart(
     series = []
     for label, estimates in found.items():
         for name, one in estimates.items():
-            place = spec.exactly(variants.index(name) + places[label])
+            place = exactly(variants.index(name) + places[label])
             facts = (("run", label), (metric.title, in_words(one, metric)))
             series.append(spec.Series(name, (spec.Point(on_axis(one, metric), place, facts),), looks[label], size=6.5))
     ends = spec.ends_of(on_axis(one, metric) for estimates in found.values() for one in estimates.values())
@@ -247,7 +247,7 @@ def bar_charts(findings: Findings, scenario: str) -> Iterator[spec.Chart]:
     )
     looks = {name: look for name, look in looks_of(run).items() if name in records}
     for metric in (LATENCY, SPEEDUP, WEIGHTS):
-        lengths = {one.variant: on_axis(found, metric) for one in shown if (found := estimate_of(run, one, metric))}
+        lengths = {one.variant: on_axis(found, metric) for one in shown if (found := drawn_estimate(run, one, metric))}
         if lengths or metric is not SPEEDUP:
             chart = _bar_chart(axis_title(metric, run.reference), looks, lengths, three_digits)
             yield replace(chart, note=note) if metric is LATENCY else chart
@@ -265,7 +265,7 @@ def _signed(percent: float) -> str:
 
 
 def _bar_chart(
-    title: str, looks: Mapping[str, spec.Look], lengths: Mapping[str, spec.Estimate], written: Callable[[float], str]
+    title: str, looks: Mapping[str, spec.Look], lengths: Mapping[str, Estimate], written: Callable[[float], str]
 ) -> spec.Chart:
     """A row for each variant with a look."""
     ends = [0.0, *spec.ends_of(lengths.values())]
@@ -282,7 +282,7 @@ def memory_chart(findings: Findings) -> spec.Chart | None:
     run, memory = findings.run, METRIC_BY_NAME[memory_metric(findings)]
     looks, series = looks_of(run), []
     for record in findings.common.values():
-        size, latency = estimate_of(run, record, memory), estimate_of(run, record, LATENCY)
+        size, latency = drawn_estimate(run, record, memory), drawn_estimate(run, record, LATENCY)
         if size is not None and size.value > 0 and latency is not None:
             point, name = spec.Point(on_axis(size, memory), on_axis(latency, LATENCY)), record.variant
             series.append(spec.Series(name, (point,), looks[name], name, _change_in_words(run, name), size=9))

@@ -22,7 +22,7 @@ from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless, standings_for
 from llm_bench_fixtures.report.charts import spec
-from llm_bench_fixtures.report.charts.variants import SPEED, estimate_of, looks_of, perplexity_change
+from llm_bench_fixtures.report.charts.variants import SPEED, drawn_estimate, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import head, texts
 from llm_bench_fixtures.report.tables.by_variant import summary_section
@@ -32,6 +32,7 @@ from llm_bench_fixtures.results.formatting import MISSING, format_bytes, format_
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.roofline import PhaseWork, decode_work, prefill_work
+from llm_bench_fixtures.statistics.spread import Estimate, exactly
 
 LARGEST, SMALLEST = 34.0, 7.0  # points across a marker
 ALIKE = (-100 * NEAR, 100 * NEAR)  # the changes in percent between which quality is near-lossless
@@ -53,8 +54,8 @@ class Candidate:
     """A variant's speed, quality and memory."""
 
     record: Record
-    tokens_per_s: spec.Estimate
-    change: spec.Estimate
+    tokens_per_s: Estimate
+    change: Estimate
     """Change of the perplexity against the reference's, in percent."""
     is_alike: bool
     """Whether its quality is near-lossless, or the reference's own."""
@@ -103,7 +104,7 @@ def _candidates(findings: Findings) -> Iterator[Candidate]:
     run, peaks = findings.run, peaks_of(findings, memory_metric(findings))
     standings = standings_for(Reader.LATENCY, findings, findings.answer.need)
     for name, record in findings.common.items():
-        variant, speed = run.variant(name), estimate_of(run, record, SPEED)
+        variant, speed = run.variant(name), drawn_estimate(run, record, SPEED)
         change = perplexity_change(run, variant)
         if variant is not None and speed is not None and change is not None and name in peaks:
             is_alike = name == run.reference or is_near_lossless(variant)
@@ -204,7 +205,7 @@ def _bars(variant: str, seconds: tuple[float, float], row: int, look: spec.Look)
     for phase, phase_s in zip(OPACITIES, seconds, strict=True):
         facts = ((phase, f"{format_seconds(phase_s)}, {format_share(phase_s / total_s)}"),)
         text = " + ".join(map(format_seconds, seconds)) if start else ""
-        yield spec.Bar(variant, row, spec.exactly(phase_s * 1e3), look, start, text, facts, OPACITIES[phase])
+        yield spec.Bar(variant, row, exactly(phase_s * 1e3), look, start, text, facts, OPACITIES[phase])
         start += phase_s * 1e3
 
 
@@ -297,5 +298,5 @@ def _roofline_series(phase: RooflinePoint, look: spec.Look) -> spec.Series:
     facts = [(phase.name, rate), ("operations per byte", three_digits(work.intensity))]
     if phase.roof_flops_per_s:
         facts.append(("of the roof of its precision", format_share(work.flops_per_s / phase.roof_flops_per_s)))
-    point = spec.Point(spec.exactly(work.intensity), spec.exactly(work.flops_per_s / GIGA), tuple(facts))
+    point = spec.Point(exactly(work.intensity), exactly(work.flops_per_s / GIGA), tuple(facts))
     return spec.Series(phase.variant, (point,), look, phase.variant, size=7.5, is_filled=phase.name == "prefill")

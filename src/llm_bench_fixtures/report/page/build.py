@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.answer.intervals import interval_of
+from llm_bench_fixtures.answer.intervals import quality_estimate
 from llm_bench_fixtures.answer.need import Limit, QualityMeasure, Standing, quality_limit
 from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
@@ -40,7 +40,7 @@ from llm_bench_fixtures.report.tables.scenarios import absent_texts, mean_sectio
 from llm_bench_fixtures.report.tables.table import ALIKE, MACHINE, SUMMARY, VARIANT, Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.results.record import Record, Run, Status
-from llm_bench_fixtures.statistics.spread import Interval
+from llm_bench_fixtures.statistics.spread import Estimate
 from llm_bench_fixtures.text import printable
 
 RELOAD_S = 10  # between two looks of a page whose run goes on
@@ -264,7 +264,7 @@ def limit_scales(seen: Evidence, answer: Answer) -> tuple[LimitScale, ...]:
 
 def _limit_steps(seen: Evidence, measure: QualityMeasure, answer: Answer, given: Limit) -> Iterator[LimitStep]:
     """Nothing where no variant was measured by it."""
-    found = intervals_of(seen.run, measure)
+    found = estimates_of(seen.run, measure)
     strictest = [one.low if measure is QualityMeasure.TOP1_AGREEMENT else one.high for one in found.values()]
     for bound in bounds(strictest, measure, given) if found else ():
         limit = quality_limit(measure, bound)
@@ -274,11 +274,11 @@ def _limit_steps(seen: Evidence, measure: QualityMeasure, answer: Answer, given:
         yield LimitStep(answered, limit, keeps, f"{limit.words(seen.run.reference)}: {kept}")
 
 
-def intervals_of(run: Run, measure: QualityMeasure) -> dict[str, Interval]:
-    """Interval of each variant that has the measure, without the reference and what ran the same, which keep every
+def estimates_of(run: Run, measure: QualityMeasure) -> dict[str, Estimate]:
+    """Estimate of each variant that has the measure, without the reference and what ran the same, which keep every
     limit."""
     others = [one for one in run.variants if not ran_the_same(run, one.id, run.reference)]
-    found = {one.id: interval_of(one, measure) for one in others if one.status is Status.MEASURED}
+    found = {one.id: quality_estimate(one.quality, measure) for one in others if one.status is Status.MEASURED}
     return {name: one for name, one in found.items() if one is not None}
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import BATCHES
-from llm_bench_fixtures.answer.intervals import interval_of
+from llm_bench_fixtures.answer.intervals import quality_estimate
 from llm_bench_fixtures.answer.need import QualityMeasure, Standing
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import Judged, Meeting, is_near_lossless
@@ -242,7 +242,8 @@ def _perplexities(findings: Findings) -> Figures:
         own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
         cells[one.id] = own if change.is_missing else change
     column = replace(Column.of(metric), error_is="one standard error of the perplexity's change")
-    known = {one.id: interval_of(one, QualityMeasure.PPL_RATIO) for one in run.loaded if not is_near_lossless(one)}
+    graded = (one for one in run.loaded if not is_near_lossless(one))
+    known = {one.id: quality_estimate(one.quality, QualityMeasure.PPL_RATIO) for one in graded}
     tones = {name: Tone.of(is_better=one.high < 1, is_worse=one.low > 1) for name, one in known.items() if one}
     return Figures(column, _toned(cells, tones))
 
@@ -402,8 +403,8 @@ def _need_figures(meeting: Meeting, findings: Findings) -> Iterator[Figures]:
 def _need_cell(one: Judged) -> Cell:
     """Intervals of quality reach as far to either side; those of times and sizes are of logarithms."""
     cell = Cell(value=one.value, tone=TONES.get(one.standing))
-    if one.spread is None or one.value is None:
+    if one.spread is None:
         return cell
     if one.limit.is_of_quality:
-        return replace(cell, error=one.spread.high - one.value)
+        return replace(cell, error=one.spread.high - one.spread.value)
     return replace(cell, low=one.spread.low, high=one.spread.high)
