@@ -5,8 +5,9 @@ from __future__ import annotations
 from run_factory import make_record, make_run
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.peaks import Peaks, peaks_of
+from llm_bench_fixtures.answer.peaks import peaks_of
 from llm_bench_fixtures.results.record import MemoryFacts
+from llm_bench_fixtures.statistics.spread import Estimate
 
 
 def test_repeats_are_those_on_the_same_side_of_scoring() -> None:
@@ -16,4 +17,4 @@ def test_repeats_are_those_on_the_same_side_of_scoring() -> None:
     )
     late = make_record(scenario="cache", memory=MemoryFacts(36, after_scoring=True))
     found = peaks_of(evidence_of(make_run([early, again, late])), "own_memory_bytes")
-    assert found == {"fp32": Peaks(24, 24, 25)}
+    assert found == {"fp32": Estimate(24, 25, 24)}

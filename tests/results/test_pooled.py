@@ -97,7 +97,7 @@ def test_peaks_have_the_range_of_all_runs() -> None:
         for size in (100, 300, 200)
     ]
     found = peaks_of(evidence_of(pooled_run(runs)), "own_memory_bytes")["fp32"]
-    assert (found.shown, found.low, found.high) == (200, 100, 300)
+    assert (found.value, found.low, found.high) == (200, 100, 300)
 
 
 def test_identical_work_in_the_same_blocks_is_no_pair_apart_though_one_was_settled_earlier() -> None:

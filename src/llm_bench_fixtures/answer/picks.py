@@ -164,9 +164,9 @@ def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
         return compare_peaks(peaks[one], peaks[other], metric)
 
     def choice(name: str, better: bool, unclear: bool) -> Choice:
-        own, whole = peaks[name], reference.shown
+        own, whole = peaks[name], reference.value
         low, high = (own.low / whole, own.high / whole) if own.low < own.high else (None, None)
-        return Choice(name, own.shown, own.shown / whole, low, high, better, unclear)
+        return Choice(name, own.value, own.value / whole, low, high, better, unclear)
 
     blank = Pick(Reader.MEMORY, metric, undecided=standings.undecided)
     return _ranked(blank, peaks, standings, compare, lambda found: found.is_unclear, choice)

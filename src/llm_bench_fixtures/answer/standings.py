@@ -224,7 +224,7 @@ def _best_first(seen: Evidence, want: Reader, standings: Standings) -> list[str]
     records, reference = standings.records, standings.records.get(seen.run.reference)
     if want is Reader.MEMORY:
         peaks = peaks_of(seen, memory_metric(seen))
-        return sorted(peaks, key=lambda name: peaks[name].shown)
+        return sorted(peaks, key=lambda name: peaks[name].value)
     if reference is None:
         return sorted(records, key=lambda name: records[name].median_s)
     return sorted(records, key=lambda name: -seen.gain(records[name], reference).ratio)

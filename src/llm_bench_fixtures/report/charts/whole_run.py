@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from llm_bench_fixtures.answer.need import Reader
-from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
+from llm_bench_fixtures.answer.peaks import is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless, standings_for
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import SPEED, drawn_estimate, looks_of, perplexity_change
@@ -60,8 +60,8 @@ class Candidate:
     is_alike: bool
     """Whether its quality is near-lossless, or the reference's own."""
     keeps_limits: bool
-    peaks: Peaks
-    """Peaks of memory, in bytes."""
+    memory: Estimate
+    """Peak, or weights without one, in bytes."""
 
     @property
     def variant(self) -> str:
@@ -74,7 +74,7 @@ def tradeoff_chart(findings: Findings) -> spec.Chart | None:
     if len(found) < 2:
         return None
     run, looks, best = findings.run, looks_of(findings.run), front(findings, found)
-    largest, facts = max(one.peaks.shown for one in found), _facts_by_variant(findings)
+    largest, facts = max(one.memory.value for one in found), _facts_by_variant(findings)
     low, high = spec.padded([*ALIKE, *spec.ends_of(one.change for one in found)], 0.1)
     left, right = spec.padded(spec.ends_of(one.tokens_per_s for one in found), 0.1)
     left = max(left, 0.0)
@@ -93,7 +93,7 @@ def tradeoff_chart(findings: Findings) -> spec.Chart | None:
         lines=(spec.Line(tuple(_steps([one for one in found if one.variant in best])), dash="dot"),),
         series=tuple(
             _tradeoff_series(one, looks[one.variant], largest, one.variant in best, facts.get(one.variant, ()))
-            for one in sorted(found, key=lambda one: -one.peaks.shown)  # the small ones stay on top
+            for one in sorted(found, key=lambda one: -one.memory.value)  # the small ones stay on top
         ),
         height=460,
     )
@@ -128,7 +128,7 @@ def _gains(findings: Findings, one: Candidate, other: Candidate) -> Iterator[boo
     yield findings.gain(one.record, other.record).is_faster
     if one.variant in batches and other.variant in batches:
         yield findings.gain(batches[one.variant], batches[other.variant]).is_faster
-    yield is_less(one.peaks, other.peaks, memory_metric(findings))
+    yield is_less(one.memory, other.memory, memory_metric(findings))
     yield not (one.is_alike and other.is_alike) and one.change.high < other.change.low
     yield one.keeps_limits and not other.keeps_limits
 
@@ -168,8 +168,8 @@ def _tradeoff_series(one: Candidate, look: spec.Look, largest: float, is_best: b
     label = f"{MARK} {one.variant}" if one.is_alike and one.change.value else one.variant
     on_front = (("Pareto front", "on it"),) if is_best else ()
     point = spec.Point(one.tokens_per_s, one.change, (*facts, *on_front))
-    size = max(LARGEST * math.sqrt(one.peaks.shown / largest), SMALLEST)
-    detail, look = f", {format_bytes(one.peaks.shown)}", replace(look, marker="circle")
+    size = max(LARGEST * math.sqrt(one.memory.value / largest), SMALLEST)
+    detail, look = f", {format_bytes(one.memory.value)}", replace(look, marker="circle")
     opacity = 0.8 if is_best else 1.0
     return spec.Series(one.variant, (point,), look, label, detail, size, is_filled=is_best, opacity=opacity)
 

@@ -464,7 +464,7 @@ def _figures(name: str, seen: Evidence) -> Iterator[str]:
     if batched is not None and batched.tokens_per_s:
         yield f"{three_digits(batched.tokens_per_s)} tokens/s at batch {batched.facts.batch_size}"
     if name in peaks:
-        yield f"{format_bytes(peaks[name].shown)} of {'memory' if memory_metric(seen) in PEAKS else 'weights'}"
+        yield f"{format_bytes(peaks[name].value)} of {'memory' if memory_metric(seen) in PEAKS else 'weights'}"
     if name != seen.run.reference:
         yield quality.quality_in_short(seen.run, name)
 
