@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from llm_bench_fixtures.report.renderers.figures import head, texts
 from llm_bench_fixtures.report.tables.table import Table
 
 
 def header(table: Table) -> tuple[str, ...]:
-    return tuple(map(head, table.columns))
+    return tuple(column.head for column in table.columns)
 
 
 def rows(table: Table) -> tuple[tuple[str, ...], ...]:
-    return tuple(map(tuple, texts(table)))
+    return tuple(map(tuple, table.texts))
 
 
 def by_column(table: Table, key: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ def seen(speedups: Mapping[str, float], spread: float = 0.001) -> Evidence:
 
 def rows(*runs: tuple[str, str, Evidence]) -> list[list[str]]:
     found = ranks_of(runs)
-    return [[cell.text for cell in row] for row in found.section.table.rows] if found else []
+    return [[cell.words for cell in row] for row in found.section.table.rows] if found else []
 
 
 def test_each_variant_has_its_rank_on_each_machine() -> None:

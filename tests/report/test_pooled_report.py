@@ -8,7 +8,6 @@ from run_factory import make_block_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.renderers.figures import head, texts
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import MemoryFacts, Run
@@ -72,9 +71,9 @@ def test_quality_that_differs_is_warned_of() -> None:
 
 def test_there_is_a_table_of_speedups_of_latencies_and_of_memory() -> None:
     speedups, latencies, memory = agreement_sections(pooled(run_of(2.0), run_of(2.02)))
-    assert [head(column) for column in speedups.table.columns] == ["variant", "pooled", "1", "2", "differ by"]
-    (row,) = texts(speedups.table)
+    assert [column.head for column in speedups.table.columns] == ["variant", "pooled", "1", "2", "differ by"]
+    (row,) = speedups.table.texts
     assert [row[0], row[-1]] == ["bf16", "1 %"]
     assert [cell.partition(" ")[0] for cell in row[1:4]] == ["2.01×", "2.00×", "2.02×"]
-    assert [row[0] for row in texts(latencies.table)] == ["fp32", "bf16"]
-    assert list(texts(memory.table)) == [["fp32", *["10.0"] * 3, "0 %"], ["bf16", *["10.0"] * 3, "0 %"]]
+    assert [row[0] for row in latencies.table.texts] == ["fp32", "bf16"]
+    assert list(memory.table.texts) == [["fp32", *["10.0"] * 3, "0 %"], ["bf16", *["10.0"] * 3, "0 %"]]

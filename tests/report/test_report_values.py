@@ -22,7 +22,6 @@ from shown_table import by_column, header, rows
 from llm_bench_fixtures.report.about import facts, footnotes
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findings_of
 from llm_bench_fixtures.report.page.build import all_sections, page_values
-from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.by_variant import summary_section
 from llm_bench_fixtures.report.tables.table import LATENCY, Cell, Column, Section
 from llm_bench_fixtures.report.words.measured import describe_workload
@@ -136,7 +135,7 @@ def in_blocks() -> Run:
 def test_an_interval_is_in_the_unit_of_its_column() -> None:
     """Bug: it was told in seconds next to milliseconds."""
     column = Column("time", Notation.SECONDS, unit="ms", size=1e-3)
-    assert text(Cell(value=0.00736, low=0.0052, high=0.0104), column) == "7.36 (5.20–10.4)"
+    assert Cell(value=0.00736, low=0.0052, high=0.0104).text(column) == "7.36 (5.20–10.4)"
 
 
 def test_a_speedup_of_blocks_has_its_interval() -> None:
@@ -235,7 +234,7 @@ def test_several_prompts() -> None:
     ids=["none", "one", "five"],
 )
 def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[float, ...], cell: str) -> None:
-    assert text(Cell.latency(make_record(rounds_s=rounds_s)), LATENCY) == cell
+    assert Cell.latency(make_record(rounds_s=rounds_s)).text(LATENCY) == cell
 
 
 def test_warnings() -> None:

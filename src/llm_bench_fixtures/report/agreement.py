@@ -199,7 +199,7 @@ def ranks_of(runs: Sequence[tuple[str, str, Evidence]]) -> Ranks | None:
         return None
     machines = list(dict.fromkeys(machine for found in shared.values() for machine in found))
     rows = [row for what, found in shared.items() for row in _rank_rows(what, found, machines)]
-    apart = list(dict.fromkeys(row[0].text for row in rows if row[-1].text != AGREE))
+    apart = list(dict.fromkeys(row[0].words for row in rows if row[-1].words != AGREE))
     columns = (Column("what"), Column(VARIANT), *map(Column, machines), Column("agree"))
     section = Section("Ranks by machine", Table(columns, tuple(rows)), RANKS_NOTE)
     return Ranks(_order_sentence(list(shared), apart), section)

@@ -269,7 +269,7 @@ def _section(title: str, group: Group, charts: Sequence[spec.Chart], links: Mapp
 
 def _linked(table: Table, links: Mapping[str, str]) -> Table:
     """Table with a link wherever a cell's text has one."""
-    rows = (tuple(replace(cell, link=links.get(cell.text, "")) for cell in row) for row in table.rows)
+    rows = (tuple(replace(cell, link=links.get(cell.words, "")) for cell in row) for row in table.rows)
     return replace(table, rows=tuple(rows))
 
 

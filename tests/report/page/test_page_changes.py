@@ -59,15 +59,15 @@ def test_every_cause_has_a_row_with_both_values_and_a_verdict_in_words() -> None
     rows = dict(zip(moved.variants, moved.rows, strict=True))
     assert list(rows) == ["bf16", "ort-int8"]
     worse = rows["bf16"]
-    assert [cell.text for cell in worse] == ["bf16", "weights", "2.00 MB → 4.00 MB, +100.0 %", "all", "regressed"]
+    assert [cell.words for cell in worse] == ["bf16", "weights", "2.00 MB → 4.00 MB, +100.0 %", "all", "regressed"]
     assert (worse[2].tone, worse[4].tone) == ("worse", "worse")
-    assert [cell.text for cell in rows["ort-int8"]][2:] == ["1.00 MB → 500 kB, −50.0 %", "all", "improved"]
+    assert [cell.words for cell in rows["ort-int8"]][2:] == ["1.00 MB → 500 kB, −50.0 %", "all", "improved"]
     assert rows["ort-int8"][4].tone == "better"
 
 
 def test_every_value_that_changed_has_a_row() -> None:
     values = tables(chart_run(), heavier())["every_value"]
-    assert [[cell.text for cell in row] for row in values.rows] == [
+    assert [[cell.words for cell in row] for row in values.rows] == [
         ["bf16", "all", "Weights", "2.00 MB", "4.00 MB", "+100.0 %", "regressed"],
         ["ort-int8", "all", "Weights", "1.00 MB", "500 kB", "−50.0 %", "improved"],
     ]
@@ -78,13 +78,13 @@ def test_what_did_not_change_is_counted_and_has_no_colour() -> None:
     assert found["moved"].rows == ()
     assert len(found["still"].rows) > 0 == len(found["every_value"].rows)
     assert {cell.tone for row in found["still"].rows for cell in row} == {None}
-    assert {row[4].text for row in found["still"].rows} == {"unchanged", "unchanged, advisory"}
+    assert {row[4].words for row in found["still"].rows} == {"unchanged", "unchanged, advisory"}
 
 
 def test_the_overview_has_both_runs_side_by_side() -> None:
     overview = tables(chart_run(), heavier())["overview"]
     cells = dict(zip(overview.variants, overview.table.cells("weights"), strict=True))
-    assert (cells["bf16"].text, cells["bf16"].note, cells["bf16"].tone) == (
+    assert (cells["bf16"].words, cells["bf16"].note, cells["bf16"].tone) == (
         "4.00 MB",
         "was 2.00 MB, +100.0 %",
         "worse",

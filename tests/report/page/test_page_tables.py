@@ -15,7 +15,6 @@ from llm_bench_fixtures.report.page.tables import (
     without,
     without_zeros,
 )
-from llm_bench_fixtures.report.renderers.figures import figure, spread
 from llm_bench_fixtures.report.tables.by_variant import SHORT
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import MISSING, Notation
@@ -51,7 +50,7 @@ def test_the_summary_has_the_variants_that_ran_and_what_ran_below_their_ids() ->
         "variant", "latency, ms", "speed-up", "batched, tokens/s", "weights, MB", "peak, MB",
         "perplexity",
     )  # fmt: skip
-    assert [(row[0].text, row[0].note) for row in shown.rows][:2] == [("fp32", "float32"), ("bf16", "float32")]
+    assert [(row[0].words, row[0].note) for row in shown.rows][:2] == [("fp32", "float32"), ("bf16", "float32")]
     assert [column.is_numeric for column in shown.table.columns] == [False] + [True] * 6
     assert all(column.name in shown.terms for column in shown.table.columns[1:])
 
@@ -100,7 +99,7 @@ def test_on_a_narrow_window_stays_what_decides() -> None:
 )
 def test_an_interval_or_an_error_stands_below_its_figure(cell: Cell, shown: str, detail: str) -> None:
     column = Column("x", Notation.NUMBER)
-    assert (figure(cell, column), spread(cell, column)) == (shown, detail)
+    assert (cell.figure(column), cell.spread(column)) == (shown, detail)
 
 
 def test_a_column_of_errors_that_are_all_zero_is_left_out() -> None:

@@ -9,7 +9,6 @@ from run_factory import FALLBACK, full_run, make_block_record, make_record, make
 from shown_table import by_column, header, rows
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.renderers.figures import legend, text
 from llm_bench_fixtures.report.tables.by_variant import summary_section, variants_table
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, SECOND_SIZES, Notation, common_unit
@@ -28,7 +27,7 @@ def row(table: Table, key: str) -> dict[str, str]:
 def tones(table: Table, column: str) -> dict[str, Tone]:
     """By variant, of the column."""
     cells = table.cells(column.partition(", ")[0])
-    return {row[0].text: cell.tone for row, cell in zip(table.rows, cells, strict=True) if cell.tone}
+    return {row[0].words: cell.tone for row, cell in zip(table.rows, cells, strict=True) if cell.tone}
 
 
 def test_the_numbers_of_a_full_run() -> None:
@@ -126,7 +125,7 @@ def test_who_was_measured_elsewhere_only_has_figures_with_a_mark() -> None:
     assert "*" not in "".join(row(table, "v0").values())
     whole = row(summary_section(findings_of(run, registry())).table, "fp16")
     assert (whole["speed-up"], whole["tokens/s"], whole["weights, MB"]) == ("2.00×* (1.94–2.06)", "31.2*", "4.00")
-    assert "*: measured only on other prompts or settings, see the variant" in list(legend(table))
+    assert "*: measured only on other prompts or settings, see the variant" in list(table.legend())
 
 
 def test_a_speed_up_that_is_not_the_ratio_of_the_latencies_says_why() -> None:
@@ -139,7 +138,7 @@ def test_a_speed_up_that_is_not_the_ratio_of_the_latencies_says_why() -> None:
         "v0: the speed-up compares rounds that ran next to each other, the latencies are medians of all rounds, so "
         "their ratio differs"
     )
-    assert set(table.notes) <= set(legend(table))
+    assert set(table.notes) <= set(table.legend())
     assert table_of(make_run([make_block_record(spread=0.0), make_block_record("v0", 2.0)])).notes == ()
 
 
@@ -210,4 +209,4 @@ def test_the_unit_of_bytes() -> None:
     [(33.81, 0.393, "33.8 ± 0.4"), (1234.0, 12.3, "1,234 ± 12"), (2.0, 0.001, "2.00 ± 0.00")],
 )
 def test_a_spread_has_as_many_digits_as_its_value(value: float, spread: float, shown: str) -> None:
-    assert text(Cell(value=value, error=spread), Column("", Notation.NUMBER, unit="ms")) == shown
+    assert Cell(value=value, error=spread).text(Column("", Notation.NUMBER, unit="ms")) == shown

@@ -12,7 +12,6 @@ from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.page.tables import summary_table
-from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.renderers.terminal import fitting
 from llm_bench_fixtures.report.tables.by_variant import short_table, summary_section, variants_table
 from llm_bench_fixtures.report.tables.table import Section
@@ -68,7 +67,7 @@ def test_a_task_has_a_table_with_errors_and_flips() -> None:
         ("bf16", "60 % ± 1.41 %", "8/200 (1.7–7.7 %)", "6/200 (1.1–6.4 %)", "2/200 (0.12–3.6 %)", "26.000 ± 0.2000"),
     )
     said = "±: one standard error of a task's difference from fp32, from pairs of items"
-    assert any(line.startswith(said) for line in legend(section.table))
+    assert any(line.startswith(said) for line in section.table.legend())
 
 
 def test_a_sample_of_a_task_says_so() -> None:

@@ -56,5 +56,5 @@ def test_a_gain_while_threads_waited_for_a_core_is_doubtful_and_no_advice() -> N
 def test_no_other_row_of_the_report_is_in_other_threads() -> None:
     found = findings(0.5, 2.0)
     assert [one.id for one in found.run.variants] == ["fp32", "bf16"]
-    named = {cell.text for one in all_sections(found) for row in one.table.rows for cell in row}
+    named = {cell.words for one in all_sections(found) for row in one.table.rows for cell in row}
     assert not any("1t" in text for text in named)

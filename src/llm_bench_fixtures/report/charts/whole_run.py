@@ -24,7 +24,6 @@ from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_los
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import SPEED, drawn_estimate, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.figures import head, texts
 from llm_bench_fixtures.report.tables.by_variant import summary_section
 from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results import prefill_decode
@@ -149,8 +148,8 @@ def _tradeoff_note(findings: Findings, best: Sequence[str]) -> str:
 def _facts_by_variant(findings: Findings) -> dict[str, spec.Facts]:
     """The cells of the summary, those that say something."""
     table = summary_section(findings).table
-    heads = [head(column) for column in table.columns[1:]]
-    found = {variant: zip(heads, others, strict=True) for variant, *others in texts(table)}
+    heads = [column.head for column in table.columns[1:]]
+    found = {variant: zip(heads, others, strict=True) for variant, *others in table.texts}
     return {variant: tuple(one for one in facts if one[1] != MISSING) for variant, facts in found.items()}
 
 

@@ -11,7 +11,6 @@ from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, MEETS, SHORT, of_tasks, variants_table, what_ran
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone
@@ -78,19 +77,19 @@ class PageTable(Section):
 
     @property
     def variants(self) -> list[str]:
-        return list(self.of) or [cell.text for cell in self.table.cells(VARIANT)] or [""] * len(self.rows)
+        return list(self.of) or [cell.words for cell in self.table.cells(VARIANT)] or [""] * len(self.rows)
 
     @property
     def group_starts(self) -> set[int]:
         """Rows that begin a group: those that share their first cell, unless each row has one of its own."""
-        firsts = [row[0].text for row in self.rows]
+        firsts = [row[0].words for row in self.rows]
         grouped = len(set(firsts)) < len(firsts)
         return {place for place in range(1, len(firsts)) if grouped and firsts[place] != firsts[place - 1]}
 
     @property
     def legend(self) -> str:
         """A sentence on what its figures are. Beneath a figure of the page its interval has no brackets."""
-        words = "; ".join(legend(self.table, interval="below a figure, a–b"))
+        words = "; ".join(self.table.legend(interval="below a figure, a–b"))
         return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
@@ -119,7 +118,7 @@ def without(table: Table, name: str) -> Table:
     return table.with_columns(
         place
         for place, column in enumerate(table.columns)
-        if column.name != name and any(row[place].value is not None or row[place].text for row in table.rows)
+        if column.name != name and any(row[place].value is not None or row[place].words for row in table.rows)
     )
 
 
@@ -139,7 +138,7 @@ def unranked(table: Table, run: Run) -> Table:
     """
     alike = {one.id for one in run.variants if one.id == run.reference or is_near_lossless(one)}
     marked = frozenset(near_lossless(run))
-    names = [cell.text for cell in table.cells(VARIANT)]
+    names = [cell.words for cell in table.cells(VARIANT)]
     rows = [list(row) for row in table.rows]
     for place, column in enumerate(table.columns):
         known = [(name, row) for name, row in zip(names, rows, strict=False) if name in alike]
@@ -184,7 +183,7 @@ def _each_way(variant: VariantResult) -> str:
     """Answers lost and gained, a line each with its interval; empty where none was compared."""
     named = {way: Cell.flips(variant, f"flips_{way}") for way in ("lost", "gained")}
     shown = ((way, cell) for way, cell in named.items() if not cell.is_missing)
-    return "\n".join(f"{cell.value:.0f} {way} ({spread(cell)})" for way, cell in shown)
+    return "\n".join(f"{cell.value:.0f} {way} ({cell.spread()})" for way, cell in shown)
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ def heatmap(findings: Findings) -> list[tuple[CaseRow, list[HeatCell]]]:
     rows = []
     for one in cases if shown else ():
         where = ", ".join(filter(None, (one.title, one.case)))
-        beside = f"{reference}: {text(one.cells[reference])}" if reference in one.cells else ""
+        beside = f"{reference}: {one.cells[reference].text()}" if reference in one.cells else ""
         cells = [_heat_cell(name, cell, where, beside, reference) for name, cell in one.cells.items() if name in shown]
         rows.append((one, cells))
     return rows
@@ -220,13 +219,13 @@ def heatmap(findings: Findings) -> list[tuple[CaseRow, list[HeatCell]]]:
 def _heat_cell(name: str, cell: Cell, where: str, beside: str, reference: str) -> HeatCell:
     """beside: the reference's latency."""
     if cell.value is None or cell.notation is not Notation.TIMES:
-        return HeatCell(name, text(cell))
+        return HeatCell(name, cell.text())
     kind = KINDS.get(cell.tone, "unclear") if cell.tone else "unclear"
     share = min(abs(math.log(cell.value)) / FULL, 1.0)
     heat = round(FAINTEST + (STRONGEST - FAINTEST) * share)
     words = f"{kind} than {reference}" if kind != "unclear" else f"no difference from {reference} is shown"
-    tip = "\n".join(filter(None, (name, where, text(cell), words, beside)))
-    return HeatCell(name, figure(cell), spread(cell), kind, heat, cell.value, tip)
+    tip = "\n".join(filter(None, (name, where, cell.text(), words, beside)))
+    return HeatCell(name, cell.figure(), cell.spread(), kind, heat, cell.value, tip)
 
 
 def glossary(heads: Iterable[str], metrics: Mapping[str, Metric]) -> dict[str, Term]:

@@ -14,7 +14,6 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.report.renderers.figures import figure, head, spread
 from llm_bench_fixtures.report.tables.table import ALIKE, Cell, Column, Tone
 from llm_bench_fixtures.text import readable
 
@@ -56,8 +55,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(head=head, figure=_figure, spread=spread, style=_style)
-    environment.filters.update(data_uri=_data_uri, embedded_json=embedded_json)
+    environment.filters.update(figure=_figure, style=_style, data_uri=_data_uri, embedded_json=embedded_json)
     return environment
 
 
@@ -67,7 +65,8 @@ def _readable(value: object) -> object:
 
 
 def _figure(cell: Cell, column: Column) -> str:
-    return f"{ALIKE} {figure(cell, column)}" if cell.tone is Tone.ALIKE else figure(cell, column)
+    shown = cell.figure(column)
+    return f"{ALIKE} {shown}" if cell.tone is Tone.ALIKE else shown
 
 
 def _style(column: Column) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.figures import legend, texts
 from llm_bench_fixtures.report.runs import Runs
 from llm_bench_fixtures.report.tables.by_variant import FLIPS, short_names, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
@@ -84,7 +83,7 @@ def latex_table(table: Table, caption: str, notes: Iterable[str] = ()) -> str:
 
     notes: what stands beneath the table and its legend, in sentences without a full stop.
     """
-    return "\n".join(_lines(table, caption, [*legend(table), *notes])) + "\n"
+    return "\n".join(_lines(table, caption, [*table.legend(), *notes])) + "\n"
 
 
 def _lines(table: Table, caption: str, notes: Sequence[str]) -> Iterator[str]:
@@ -101,7 +100,7 @@ def _lines(table: Table, caption: str, notes: Sequence[str]) -> Iterator[str]:
     if any(column.unit for column in table.columns):
         yield _row(column.unit for column in table.columns)
     yield r"    \midrule"
-    yield from map(_row, texts(table))
+    yield from map(_row, table.texts)
     yield r"    \bottomrule"
     yield r"  \end{tabular}}"
     if notes:

@@ -20,7 +20,6 @@ from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOST_CAUSES, JudgedReport, JudgedRow, causes_table, rows_table
 from llm_bench_fixtures.report.judged.changes import Changes
-from llm_bench_fixtures.report.renderers.figures import head, legend, texts
 from llm_bench_fixtures.report.runs import Runs, about_table, notes
 from llm_bench_fixtures.report.tables.by_variant import need_sections, short_table
 from llm_bench_fixtures.report.tables.on_request import fit_sections
@@ -202,16 +201,16 @@ def _not_a_block(text: str) -> str:
 
 def markdown_table(table: Table) -> Iterator[str]:
     """The table's lines."""
-    yield _row(map(head, table.columns))
+    yield _row(column.head for column in table.columns)
     yield f"| {' | '.join('---:' if column.is_numeric else '---' for column in table.columns)} |"
-    yield from map(_row, texts(table))
+    yield from map(_row, table.texts)
 
 
 def explained_table(table: Table) -> Iterator[str]:
     """The table's lines, and a paragraph on its figures."""
     if table.rows:
         yield from (*markdown_table(table), "")
-    if means := "; ".join(legend(table)):
+    if means := "; ".join(table.legend()):
         yield from (escape(f"{means[:1].upper()}{means[1:]}."), "")
 
 

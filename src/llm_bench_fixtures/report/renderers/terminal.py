@@ -16,7 +16,6 @@ from wcwidth import width as width_of
 
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOST_CAUSES, JudgedReport, rows_table
-from llm_bench_fixtures.report.renderers.figures import head, legend, text
 from llm_bench_fixtures.report.tables.by_variant import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Column, Table, Tone
 from llm_bench_fixtures.report.words.measured import headline_sentence
@@ -94,7 +93,7 @@ def _variants(findings: Findings, width: int, paint: Paint | None) -> Iterator[s
         yield from columns(table, width, paint)
     below = [variant for variant in variants if not variant.label or WHAT_RAN not in shown]
     yield from _paragraphs((f"{one.id}: {what_ran(findings, one)}" for one in below), width, indent="  ")
-    yield from _paragraphs(legend(table, shown), width)
+    yield from _paragraphs(table.legend(shown), width)
 
 
 def _lists(findings: Findings, width: int) -> Iterator[str]:
@@ -166,7 +165,7 @@ def _shown(table: Table) -> Iterator[_Shown]:
     for place, column in enumerate(table.columns):
         cells = [row[place] for row in table.rows]
         if any(not cell.is_missing for cell in cells):
-            texts = tuple(map(printable, (head(column), *(text(cell, column) for cell in cells))))
+            texts = tuple(map(printable, (column.head, *(cell.text(column) for cell in cells))))
             least = max(map(width_of, texts[1:])) if column.is_numeric else 0
             tones = (None, *(cell.tone for cell in cells))
             yield _Shown(column, texts, tones, least, max(map(width_of, texts)))

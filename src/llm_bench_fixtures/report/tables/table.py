@@ -1,14 +1,25 @@
-"""A table before any format: columns, and cells that hold values, such as a record's and a variant's. What a cell looks
-like, renderers decide."""
+"""A table before any format: columns, and cells that hold values, such as a record's and a variant's; and how a cell is
+written in whatever format: the figure, and what stands beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SIZES, Notation, common_unit, notation_of
+from llm_bench_fixtures.results.formatting import (
+    BYTE_SIZES,
+    MISSING,
+    SECOND_SIZES,
+    Notation,
+    change_and_error,
+    common_unit,
+    notation_of,
+    spread_like,
+    three_digits,
+    written,
+)
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.statistics.ratio import Speedup
@@ -18,6 +29,7 @@ VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables h
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
 ALIKE = "≈"  # before a figure of a near-lossless variant, in the page
 ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
+MARKS = {ELSEWHERE: f"{ELSEWHERE}: measured only on other prompts or settings, see the variant"}
 FLIP_METRICS = ("flips", "flips_lost", "flips_gained")
 
 
@@ -35,10 +47,59 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True)
+class Column:
+    name: str
+    """Name without the unit, which renderers add."""
+    notation: Notation | None = None
+    """How its values are written; None for a column of words."""
+    unit: str = ""
+    """The unit of all its values, which then stands at the head and not in the cells."""
+    size: float = 1.0
+    """Size of the unit, in base units."""
+    metric: Metric | None = None
+    """Metric that explains the column."""
+    error_is: str = ""
+    """Meaning of the ± next to the values."""
+    legend: str = ""
+    """Further words that a reader of the table must know of the column."""
+    droppable: int = 0
+    """Columns leave a table that is too wide in this order, the highest first; 0 stays."""
+
+    @classmethod
+    def of(cls, metric: Metric) -> Column:
+        """Column under the metric's own name, as the metric is written."""
+        return cls(metric.column, notation_of(metric), metric=metric)
+
+    def in_one_unit(self, cells: Iterable[Cell]) -> Column:
+        """The column with the unit at its head in which its times or bytes are read best."""
+        sizes = {Notation.SECONDS: SECOND_SIZES, Notation.BYTES: BYTE_SIZES}.get(self.notation or Notation.TEXT)
+        values = [cell.value for cell in cells if cell.value is not None]
+        if not sizes or not values:
+            return self
+        unit, size = common_unit(values, sizes)
+        return replace(self, unit=unit, size=size)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is set flush right."""
+        return self.notation is not None
+
+    @property
+    def head(self) -> str:
+        """Its name with its unit."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+
+LATENCY = Column("latency", Notation.SECONDS, error_is="half the distance between the quartiles of the latency")
+SPEEDUP = Column("speed-up", Notation.TIMES)
+PLAIN = Column("")  # column of a cell that stands in no table
+
+
+@dataclass(frozen=True)
 class Cell:
     """A value with what is known of it, or words. `Cell()` is a value that is missing."""
 
-    text: str = MISSING
+    words: str = MISSING
     """The words, where there is no value."""
     value: float | None = None
     """Value in its base unit."""
@@ -114,55 +175,60 @@ class Cell:
 
     @property
     def is_missing(self) -> bool:
-        return self.value is None and self.text == MISSING
+        return self.value is None and self.words == MISSING
 
     @property
     def key(self) -> float | None:
         """Value that the cell is sorted by; None sorts by its text, or last among numbers."""
         return self.value if self.rank is None else self.rank
 
+    def figure(self, column: Column = PLAIN) -> str:
+        """The value alone with its mark; the words where there is none."""
+        return self.words if self.value is None else f"{self._value(self.value, column)}{self.mark}"
 
-@dataclass(frozen=True)
-class Column:
-    name: str
-    """Name without the unit, which renderers add."""
-    notation: Notation | None = None
-    """How its values are written; None for a column of words."""
-    unit: str = ""
-    """The unit of all its values, which then stands at the head and not in the cells."""
-    size: float = 1.0
-    """Size of the unit, in base units."""
-    metric: Metric | None = None
-    """Metric that explains the column."""
-    error_is: str = ""
-    """Meaning of the ± next to the values."""
-    legend: str = ""
-    """Further words that a reader of the table must know of the column."""
-    droppable: int = 0
-    """Columns leave a table that is too wide in this order, the highest first; 0 stays."""
+    def spread(self, column: Column = PLAIN) -> str:
+        """The error or the interval, without brackets: "± 0.4", "1.26–1.34". Empty without any."""
+        return self.plus_minus(column) or self.interval(column)
 
-    @classmethod
-    def of(cls, metric: Metric) -> Column:
-        """Column under the metric's own name, as the metric is written."""
-        return cls(metric.column, notation_of(metric), metric=metric)
+    def text(self, column: Column = PLAIN) -> str:
+        """The whole cell in one line: "33.8 ± 0.4", "1.30× (1.26–1.34)"."""
+        shown, beside = self.figure(column), self.spread(column)
+        if not beside:
+            return shown
+        return f"{shown} {beside}" if self.error is not None else f"{shown} ({beside})"
 
-    def in_one_unit(self, cells: Iterable[Cell]) -> Column:
-        """The column with the unit at its head in which its times or bytes are read best."""
-        sizes = {Notation.SECONDS: SECOND_SIZES, Notation.BYTES: BYTE_SIZES}.get(self.notation or Notation.TEXT)
-        values = [cell.value for cell in cells if cell.value is not None]
-        if not sizes or not values:
-            return self
-        unit, size = common_unit(values, sizes)
-        return replace(self, unit=unit, size=size)
+    def _notation(self, column: Column) -> Notation:
+        return self.notation or column.notation or Notation.NUMBER
 
-    @property
-    def is_numeric(self) -> bool:
-        """Whether it is set flush right."""
-        return self.notation is not None
+    def _value(self, value: float, column: Column) -> str:
+        notation = self._notation(column)
+        if self.of is not None:
+            return f"{value:.0f}/{self.of}"
+        if notation is Notation.CHANGE and self.error is not None:
+            return change_and_error(value, self.error)[0]
+        return three_digits(value / column.size) if column.unit and self.notation is None else written(value, notation)
 
+    def plus_minus(self, column: Column) -> str:
+        """The error; empty without one."""
+        if self.error is None or self.value is None:
+            return ""
+        notation = self._notation(column)
+        if notation is Notation.CHANGE:
+            error = change_and_error(self.value, self.error)[1]
+        elif column.unit and self.notation is None:
+            error = spread_like(self.value / column.size, self.error / column.size)
+        else:
+            error = written(self.error, notation)
+        return f"± {error}" if error else ""
 
-LATENCY = Column("latency", Notation.SECONDS, error_is="half the distance between the quartiles of the latency")
-SPEEDUP = Column("speed-up", Notation.TIMES)
+    def interval(self, column: Column) -> str:
+        """Interval in the column's unit, if it has one; empty without a width."""
+        if self.low is None or self.high is None or self.low == self.high:
+            return ""
+        if self.of is not None:
+            return f"{100 * self.low:.2g}–{100 * self.high:.2g} %"
+        size = column.size if column.unit and self.notation is None else 1.0
+        return f"{three_digits(self.low / size)}–{three_digits(self.high / size)}"
 
 
 @dataclass(frozen=True)
@@ -199,6 +265,27 @@ class Table:
         kept = tuple(places)
         rows = (tuple(row[place] for place in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=tuple(rows))
+
+    @property
+    def texts(self) -> Iterator[list[str]]:
+        """The cells of each row, each in one line."""
+        return ([cell.text(column) for cell, column in zip(row, self.columns, strict=True)] for row in self.rows)
+
+    def legend(self, names: Sequence[str] = (), interval: str = "(a–b)") -> Iterator[str]:
+        """Meaning of its figures, in lines to stand beneath it.
+
+        names: of the columns that are shown; all without any. interval: how the reader sees one.
+        """
+        shown = [column for column in self.columns if column.name in (names or self.names)]
+        cells = [(cell, column) for column in shown for cell in self.cells(column.name)]
+        yield from dict.fromkeys(column.legend for column in shown if column.legend)
+        yield from (means for mark, means in MARKS.items() if any(cell.mark == mark for cell, _ in cells))
+        yield from self.notes
+        errors = dict.fromkeys(column.error_is for cell, column in cells if column.error_is and cell.plus_minus(column))
+        parts = [f"±: {', '.join(errors)}"] if errors else []
+        parts += [f"{interval}: the 95 % interval"] if any(cell.interval(column) for cell, column in cells) else []
+        if parts:
+            yield "; ".join(parts)
 
 
 @dataclass(frozen=True)

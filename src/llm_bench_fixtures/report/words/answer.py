@@ -16,7 +16,6 @@ from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pi
 from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, standings_for
 from llm_bench_fixtures.gate.rules import in_words
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.report.words import quality
 from llm_bench_fixtures.report.words.measured import describe_prompts, headline_prompts, listed, times_words
@@ -346,7 +345,7 @@ def _costs(pick: Pick, seen: Evidence) -> Iterator[str]:
 def _speed(name: str, seen: Evidence) -> Iterator[str]:
     found = Cell.headline_speedup(seen.common.get(name), seen)
     if found.value is not None and seen.reference is not None:  # one round has no interval
-        yield f"{text(found)} as fast as {seen.run.reference}"
+        yield f"{found.text()} as fast as {seen.run.reference}"
 
 
 def _sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, float]]:

@@ -17,7 +17,6 @@ from llm_bench_fixtures.answer.headline import Headline
 from llm_bench_fixtures.answer.noise import cores_apart, disturbance, drift_by_variant, in_turns_at_all, was_alone
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
-from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, three_digits
 from llm_bench_fixtures.results.metrics import METRICS, Metric
@@ -93,7 +92,7 @@ def describe_prompts(record: Record) -> str:
 
 def times_words(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
     """A ratio, with its interval if that has a width: "1.38× (1.34–1.41)"."""
-    return text(Cell(value=ratio, low=low, high=high, notation=Notation.TIMES))
+    return Cell(value=ratio, low=low, high=high, notation=Notation.TIMES).text()
 
 
 def timing_costs(run: Run) -> Iterator[str]:

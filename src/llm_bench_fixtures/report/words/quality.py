@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.answer.need import QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.standings import NEAR, Judged, Meeting, Standings, is_near_lossless, near_lossless
-from llm_bench_fixtures.report.renderers.figures import figure, text
 from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.report.words.measured import describe_prompts
 from llm_bench_fixtures.results.formatting import (
@@ -61,7 +60,7 @@ def _next_to_perplexity(variant: VariantResult) -> Iterator[str]:
         yield f"top-1 {format_share(variant.quality[QualityMeasure.TOP1_AGREEMENT])}"
     flips = Cell.flips(variant)
     if not flips.is_missing:
-        yield f"flips {figure(flips)}"
+        yield f"flips {flips.figure()}"
 
 
 def quality_in_short(run: Run, identifier: str) -> str:
@@ -84,7 +83,7 @@ def quality_words(run: Run, identifier: str) -> str:
         return f"{NOT_MEASURED}{note}"
     if other is None:
         return f"perplexity {five_digits(own)}, and the reference has none"
-    change = text(Cell.perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
+    change = Cell.perplexity_change(variant).text() if "ppl_ratio" in variant.quality else format_change(own / other)
     words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
     return f"near-lossless ({words})" if is_near_lossless(variant) else words
 
@@ -184,7 +183,7 @@ def _lacks_quality(variant: VariantResult, standings: Standings) -> bool:
 def _figure(one: Judged, variant: VariantResult) -> str:
     """The figure, with its error and the limit."""
     if one.metric.name == QualityMeasure.PPL_RATIO:
-        return f"perplexity {text(Cell.perplexity_change(variant))}, limit {one.limit.change_in_words}"
+        return f"perplexity {Cell.perplexity_change(variant).text()}, limit {one.limit.change_in_words}"
     if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
         return f"top-1 agreement {format_share(one.value or 0.0)}, limit {one.limit.bound_in_words}"
     words = f"{one.metric.title_in_sentence} {with_unit(one.value, one.metric)}"
