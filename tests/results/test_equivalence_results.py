@@ -12,7 +12,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdi
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.tables.by_variant import summary_section
-from llm_bench_fixtures.report.words.measured import variant_flags
+from llm_bench_fixtures.report.words.flags import variant_flags
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.noise import cores_apart, drift_by_variant, in_turns_at_all, was_alone
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.formatting import count, format_share, three_digits
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.pooled import PooledRun
-from llm_bench_fixtures.results.record import Run, Session
+from llm_bench_fixtures.results.record import Record, Run, Session
+from llm_bench_fixtures.results.speedup import disturbed_pairs
 from llm_bench_fixtures.statistics.spread import exact_interval
 from llm_bench_fixtures.text import printable
 
 OWN = "llm-bench-fixtures"
 BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(\.\d+)*")  # torch's builds; each names an index of PyTorch's own
 TORCH_INDEX = "https://download.pytorch.org/whl/"
+SHOWN_DRIFT = 0.05  # a calm machine shows less
+NEVER_BOUND = "never"
 
 
 def facts(run: Run) -> Iterator[tuple[str, str]]:
@@ -92,6 +99,104 @@ def footnotes(findings: Findings) -> Iterator[str]:
     longest_first = sorted(run.phase_s.items(), key=lambda item: -item[1])
     phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in longest_first if seconds)
     yield f"The session{'s' * bool(run.earlier)} took {run.session_s:.0f} s: {phases}."
+
+
+def speedup_footnotes(seen: Evidence) -> Iterator[str]:
+    """How the speed-ups were measured, and how many comparisons the report makes with them."""
+    run = seen.run
+    if in_turns_at_all(run):
+        yield (
+            "Variants take turns in random order, always with the reference. A speed-up is the trimmed mean ratio of "
+            "latencies from the same turns, with its 95 % interval."
+        )
+        yield from _pauses(run)
+        yield from _bound(run)
+        if left_out := sum(record.crowded_rounds for record in run.measured()):
+            yield f"{count(left_out, 'more round')} left out, because other programs ran meanwhile."
+        yield from _disturbed(run)
+        yield from _apart(run)
+        yield from _drifts(run)
+    elif len({record.variant for record in run.measured()}) > 1:
+        yield "Variants were not measured in turns: a speed-up is a ratio of medians measured at different times."
+    if seen.comparisons > 1:
+        yield (
+            f"The {seen.comparisons} speed comparisons hold together with 95 % confidence: each is made at "
+            f"{seen.confidence * 100:.4g} % (Bonferroni)."
+        )
+    if alone := dict.fromkeys(record.variant for record in run.records if was_alone(run, record)):
+        yield f"Some benchmarks were measured alone, not in turns with the reference: those of {', '.join(alone)}."
+
+
+def _pauses(run: Run) -> Iterator[str]:
+    """How often rounds paused, what that does to their times, and which variants ran whole rounds."""
+    records = [record for record in run.measured() if record.pauses]
+    if not records:
+        yield "No round paused: each turn was a whole round."
+        return
+    rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
+    paused = count(rounds, "round was", "rounds were")
+    yield f"{paused} paused {count(pauses, 'time')} so that variants could alternate."
+    if cold := sum(record.cold_steps for record in records):
+        batches = chain.from_iterable(chain.from_iterable(record.tokens_s for record in records))
+        steps = sum(len(tokens_s) - 1 for tokens_s in batches)
+        of_all = f" of {steps:,}" if all(record.tokens_s for record in records) else ""
+        yield (
+            f"{cold:,}{of_all} decode steps followed a pause with cold caches: each counts as the mean of the steps "
+            "after it."
+        )
+    whole = dict.fromkeys(record.variant for record in run.measured() if record.reference_s and not record.pauses)
+    if others := [name for name in whole if all(record.variant != name for record in records)]:
+        yield f"Turns of {', '.join(others)} were whole rounds."
+
+
+def _bound(run: Run) -> Iterator[str]:
+    """Whose computing threads had a core each in their turns; nothing where nobody's had."""
+    by_variant = grouped((one for one in run.measured() if one.reference_s), lambda record: record.variant)
+    ways = grouped(by_variant, lambda name: _how_often_bound(by_variant[name]))
+    if ways.keys() - {NEVER_BOUND}:
+        told = (f"{way} for {', '.join(names)}" for way, names in ways.items())
+        yield f"Computing threads had a core each: {'; '.join(told)}."
+
+
+def _how_often_bound(records: Iterable[Record]) -> str:
+    free = sum(len(one.rounds_s) - one.bound_rounds for one in records)
+    if not free:
+        return "always"
+    return "in some rounds" if any(one.bound_rounds for one in records) else NEVER_BOUND
+
+
+def _disturbed(run: Run) -> Iterator[str]:
+    """How many pairs of rounds were disturbed; nothing where the system doesn't tell."""
+    others = [record for record in run.measured() if record.variant != run.reference]
+    records = [record for record in others if record.waited_s or record.reference_waited_s]
+    if rounds := sum(len(record.reference_s) for record in records):
+        yield (
+            f"Each round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
+            f"{count(rounds, 'pair')}, a thread had to wait for a core."
+        )
+
+
+def _apart(run: Run) -> Iterator[str]:
+    """In how many pairs data took long from core to core; nothing where it took long in none."""
+    found = cores_apart(run)
+    if found.pairs:
+        yield (
+            f"In {found.pairs} of {count(found.looked_at, 'pair')} the CPU cores exchanged data slowly, taking "
+            f"{found.times:.2g} times as long as at best; the host may have moved them apart. That slows variants "
+            "whose threads share work."
+        )
+
+
+def _drifts(run: Run) -> Iterator[str]:
+    """How far variants' speed-ups drift between cases; nothing where none drifts far."""
+    drifts = {variant: math.expm1(drift) for variant, drift in drift_by_variant(run).items()}
+    by_variant = [f"{variant} {100 * drift:.0f} %" for variant, drift in drifts.items() if drift >= SHOWN_DRIFT]
+    if by_variant:
+        yield (
+            f"Speed-ups varied between similar prompts by more than their rounds explain: {', '.join(by_variant)} "
+            "(standard deviation). A machine's changing state slows some variants more than others. The intervals "
+            "include this."
+        )
 
 
 def _choice_footnotes(run: Run) -> Iterator[str]:

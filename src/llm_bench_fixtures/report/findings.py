@@ -19,7 +19,8 @@ from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_wa
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.tables.on_request import thread_sentences
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
-from llm_bench_fixtures.report.words.measured import added_metrics, flags, noise_warning, timing_costs, variant_flags
+from llm_bench_fixtures.report.words.flags import flags, noise_warning, variant_flags
+from llm_bench_fixtures.report.words.measured import added_metrics, timing_costs
 from llm_bench_fixtures.report.words.takeaways import decode_sentences, takeaways
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Metric

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from run_factory import make_block_record, make_record, make_run, make_workload, skipped_record
 
-from llm_bench_fixtures.report.words.measured import flags
+from llm_bench_fixtures.report.words.flags import flags
 from llm_bench_fixtures.results.record import Record
 
 

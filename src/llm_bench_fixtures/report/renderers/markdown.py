@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.report.about import facts, noise_footnote
+from llm_bench_fixtures.report.about import facts, noise_footnote, speedup_footnotes
 from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOST_CAUSES, JudgedReport, JudgedRow, causes_table, rows_table
@@ -26,7 +26,7 @@ from llm_bench_fixtures.report.tables.on_request import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table
 from llm_bench_fixtures.report.words.answer import Answer
-from llm_bench_fixtures.report.words.measured import headline_sentence, speedup_footnotes
+from llm_bench_fixtures.report.words.measured import headline_sentence
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.text import first_few, printable

@@ -1,36 +1,23 @@
-"""What ran and how it was measured, in words.
-
-Workloads, prompts, scenarios and speed-ups stand in tables and sentences alike. Footnotes and warnings are of the noise
-and the turns, flags of what is unusual about a record, with its likely cause.
-"""
+"""What ran and how it was measured, in words that tables and sentences share: workloads, prompts, scenarios and
+speed-ups."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import Headline
-from llm_bench_fixtures.answer.noise import cores_apart, disturbance, drift_by_variant, in_turns_at_all, was_alone
-from llm_bench_fixtures.grouping import grouped
-from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.report.tables.table import Cell
-from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, three_digits
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change
 from llm_bench_fixtures.results.metrics import METRICS, Metric
-from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
-from llm_bench_fixtures.results.speedup import disturbed_pairs
-from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variation, interval, stability
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
+from llm_bench_fixtures.statistics.spread import interval
 
 NEXT_TO_EACH_OTHER, OF_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
 MOST_NAMED = 4  # rows, in a sentence
 OWN_METRICS = frozenset(metric.name for metric in METRICS)
-SLOW = 1.5  # times the median of the scenario's other cases on the same variant
-SHOWN_DRIFT = 0.05  # a calm machine shows less
-MANY_TOKENS = 4  # times their median prompt
-NEVER_BOUND = "never"
 RatioRow: TypeAlias = tuple[str, Cell, Cell, Cell]
 """A name with the reference's latency, the own one and the speed-up, which may differ from their ratio."""
 
@@ -139,200 +126,3 @@ def scenarios_of(run: Run) -> dict[str, Scenario]:
 def title_of(scenario: Scenario) -> str:
     """Title from the scenario's marker, else made of its name."""
     return scenario.title or scenario.name.replace("_", " ").capitalize()
-
-
-def noise_warning(seen: Evidence) -> str:
-    """What was seen of a noisy machine, what is safe to conclude all the same, and what to do; empty of a calm one."""
-    noise, reference = seen.machine, seen.reference
-    if not noise.is_noisy:
-        return ""
-    seen_of_it, todo = [], "Measure for longer (--llm-max-noise 1%)"
-    if noise.differs:
-        between = f"{three_digits(noise.least)} to {three_digits(noise.most)}"
-        seen_of_it.append(f"identical work mostly came out {between} times as fast")
-    if noise.drifts:
-        drift = f"{100 * math.expm1(noise.drift):.0f} %"
-        seen_of_it.append(f"{noise.drifting}'s speed-up varied by {drift} between similar prompts")
-        todo = "Pool several runs (llm-bench report RUN RUN)"
-    if noise.is_mostly_disturbed:
-        seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
-        todo = "More rounds won't help: wait until it is calm"
-    if (apart := cores_apart(seen.run)).is_often:
-        pairs = f"{apart.pairs} of {count(apart.looked_at, 'pair')} of rounds"
-        seen_of_it.append(f"in {pairs}, the CPU cores exchanged data slowly (the host may have moved them apart)")
-    gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
-    faster = [name for name, found in gains.items() if found.is_faster]
-    slower = [name for name, found in gains.items() if found.is_slower]
-    groups = [(", ".join(names), word, len(names)) for names, word in ((faster, "faster"), (slower, "slower")) if names]
-    safe = [f"{names} {'is' if size == 1 else 'are'} {word} than {seen.run.reference}" for names, word, size in groups]
-    return (
-        f"Noisy machine: {'; '.join(seen_of_it)}. Still certain: {'; '.join(safe) or 'nothing about speed'}. Memory "
-        f"and quality are unaffected. {todo}, stop other programs, or use another machine."
-    )
-
-
-def speedup_footnotes(seen: Evidence) -> Iterator[str]:
-    """How the speed-ups were measured, and how many comparisons the report makes with them."""
-    run = seen.run
-    if in_turns_at_all(run):
-        yield (
-            "Variants take turns in random order, always with the reference. A speed-up is the trimmed mean ratio of "
-            "latencies from the same turns, with its 95 % interval."
-        )
-        yield from _pauses(run)
-        yield from _bound(run)
-        if left_out := sum(record.crowded_rounds for record in run.measured()):
-            yield f"{count(left_out, 'more round')} left out, because other programs ran meanwhile."
-        yield from _disturbed(run)
-        yield from _apart(run)
-        yield from _drifts(run)
-    elif len({record.variant for record in run.measured()}) > 1:
-        yield "Variants were not measured in turns: a speed-up is a ratio of medians measured at different times."
-    if seen.comparisons > 1:
-        yield (
-            f"The {seen.comparisons} speed comparisons hold together with 95 % confidence: each is made at "
-            f"{seen.confidence * 100:.4g} % (Bonferroni)."
-        )
-    if alone := dict.fromkeys(record.variant for record in run.records if was_alone(run, record)):
-        yield f"Some benchmarks were measured alone, not in turns with the reference: those of {', '.join(alone)}."
-
-
-def _pauses(run: Run) -> Iterator[str]:
-    """How often rounds paused, what that does to their times, and which variants ran whole rounds."""
-    records = [record for record in run.measured() if record.pauses]
-    if not records:
-        yield "No round paused: each turn was a whole round."
-        return
-    rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
-    paused = count(rounds, "round was", "rounds were")
-    yield f"{paused} paused {count(pauses, 'time')} so that variants could alternate."
-    if cold := sum(record.cold_steps for record in records):
-        batches = chain.from_iterable(chain.from_iterable(record.tokens_s for record in records))
-        steps = sum(len(tokens_s) - 1 for tokens_s in batches)
-        of_all = f" of {steps:,}" if all(record.tokens_s for record in records) else ""
-        yield (
-            f"{cold:,}{of_all} decode steps followed a pause with cold caches: each counts as the mean of the steps "
-            "after it."
-        )
-    whole = dict.fromkeys(record.variant for record in run.measured() if record.reference_s and not record.pauses)
-    if others := [name for name in whole if all(record.variant != name for record in records)]:
-        yield f"Turns of {', '.join(others)} were whole rounds."
-
-
-def _bound(run: Run) -> Iterator[str]:
-    """Whose computing threads had a core each in their turns; nothing where nobody's had."""
-    by_variant = grouped((one for one in run.measured() if one.reference_s), lambda record: record.variant)
-    ways = grouped(by_variant, lambda name: _how_often_bound(by_variant[name]))
-    if ways.keys() - {NEVER_BOUND}:
-        told = (f"{way} for {', '.join(names)}" for way, names in ways.items())
-        yield f"Computing threads had a core each: {'; '.join(told)}."
-
-
-def _how_often_bound(records: Iterable[Record]) -> str:
-    free = sum(len(one.rounds_s) - one.bound_rounds for one in records)
-    if not free:
-        return "always"
-    return "in some rounds" if any(one.bound_rounds for one in records) else NEVER_BOUND
-
-
-def _disturbed(run: Run) -> Iterator[str]:
-    """How many pairs of rounds were disturbed; nothing where the system doesn't tell."""
-    others = [record for record in run.measured() if record.variant != run.reference]
-    records = [record for record in others if record.waited_s or record.reference_waited_s]
-    if rounds := sum(len(record.reference_s) for record in records):
-        yield (
-            f"Each round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
-            f"{count(rounds, 'pair')}, a thread had to wait for a core."
-        )
-
-
-def _apart(run: Run) -> Iterator[str]:
-    """In how many pairs data took long from core to core; nothing where it took long in none."""
-    found = cores_apart(run)
-    if found.pairs:
-        yield (
-            f"In {found.pairs} of {count(found.looked_at, 'pair')} the CPU cores exchanged data slowly, taking "
-            f"{found.times:.2g} times as long as at best; the host may have moved them apart. That slows variants "
-            "whose threads share work."
-        )
-
-
-def _drifts(run: Run) -> Iterator[str]:
-    """How far variants' speed-ups drift between cases; nothing where none drifts far."""
-    drifts = {variant: math.expm1(drift) for variant, drift in drift_by_variant(run).items()}
-    by_variant = [f"{variant} {100 * drift:.0f} %" for variant, drift in drifts.items() if drift >= SHOWN_DRIFT]
-    if by_variant:
-        yield (
-            f"Speed-ups varied between similar prompts by more than their rounds explain: {', '.join(by_variant)} "
-            "(standard deviation). A machine's changing state slows some variants more than others. The intervals "
-            "include this."
-        )
-
-
-def flags(run: Run, record: Record) -> list[str]:
-    """Short remarks for the record's row; none where nothing is unusual."""
-    return [*_slow_edge(run, record), *_other_text(run, record), *_of_rounds(run, record)]
-
-
-def variant_flags(variant: VariantResult) -> list[str]:
-    """The execution modes that change what it answers beyond float error, or that its code fails in."""
-    diverging = [found for found in variant.equivalence if found.verdict is EquivalenceVerdict.DIVERGES]
-    failed = dict.fromkeys(one.mode for one in variant.equivalence if one.verdict is EquivalenceVerdict.FAILED)
-    in_text = dict.fromkeys(found.mode for found in diverging if found.token is not None)
-    in_probability = dict.fromkeys(found.mode for found in diverging if found.mode not in in_text)
-    found = {"changes its text": in_text, "changes its probabilities": in_probability, "fails": failed}
-    return [f"{mode} {what}" for what, modes in found.items() for mode in modes]
-
-
-def _siblings(run: Run, record: Record) -> list[Record]:
-    """Measured records of the same scenario on the same variant, this one included."""
-    return [other for other in run.measured(record.scenario) if other.variant == record.variant and other.workload]
-
-
-def _slow_edge(run: Run, record: Record) -> Iterator[str]:
-    """An edge prompt that takes much longer than the others."""
-    if record.scenario != "edge_prompts" or not record.workload or not record.rounds_s:
-        return
-    others = [other for other in _siblings(run, record) if other.test != record.test]
-    if not others:
-        return
-    usual_s = statistics.median(other.median_s for other in others)
-    usual_tokens = statistics.median(other.facts.prompt_tokens for other in others)
-    ratio = record.median_s / usual_s
-    if ratio > SLOW:
-        long = record.workload.prompt_tokens > MANY_TOKENS * usual_tokens
-        cause = f"long prefill, {record.workload.prompt_tokens} tokens" if long else "not the prompt's length"
-        yield f"{three_digits(ratio)}× the usual latency: {cause}"
-
-
-def _other_text(run: Run, record: Record) -> Iterator[str]:
-    """Greedy text that differs from the same prompts' on the plainest way to run them.
-
-    The plainest way is one by one, else the smallest batch; with the usual cache.
-    """
-    if not record.workload or not record.outputs:
-        return
-    prompts = record.workload.prompts_digest
-    same_prompts = [one for one in _siblings(run, record) if one.outputs and one.facts.prompts_digest == prompts]
-    plainest = min(same_prompts, key=_plainness, default=record)
-    if different := sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True)):
-        cause = "; it continues from the padding" if record.workload.padding_side == "right" else ""
-        count = f"{different} of {len(record.outputs)} texts differ" if len(record.outputs) > 1 else "the text differs"
-        yield f"{count} from {plainest.scenario.replace('_', ' ')} {plainest.case}{cause}"
-
-
-def _plainness(record: Record) -> tuple[int, bool, bool]:
-    facts = record.facts
-    return facts.batch_size, facts.cache != "dynamic", facts.padding_side != "left"
-
-
-def _of_rounds(run: Run, record: Record) -> Iterator[str]:
-    """Rounds that scatter widely; a speed-up from disturbed ones, or from no turns though others of the run took
-    them."""
-    variation = coefficient_of_variation(record.rounds_s)
-    if variation is not None and stability(variation) == UNSTABLE:
-        yield f"unstable (CV {variation * 100:.0f} %)"
-    if found := disturbance(record):
-        yield f"{found[0]} of {found[1]} pairs of rounds disturbed"
-    if was_alone(run, record):
-        yield "measured alone"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from run_factory import make_block_record, make_record, make_run
 
+from llm_bench_fixtures.report.about import speedup_footnotes
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
