@@ -1,1 +1,1 @@
-"""One module for each format: how cells are written, the lines of a terminal, Markdown, LaTeX, and pages."""
+"""One module for each format: the lines of a terminal, Markdown, LaTeX, and pages."""

@@ -1,5 +1,7 @@
-"""A table before any format: columns, and cells that hold values, such as a record's and a variant's; and how a cell is
-written in whatever format: the figure, and what stands beside it."""
+"""A table before any format: columns, and cells that hold values, such as a record's and a variant's.
+
+A cell is written the same in every format: the figure, and what stands next to it. Where it stands, renderers decide.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Tone(StrEnum):
 @dataclass(frozen=True)
 class Column:
     name: str
-    """Name without the unit, which renderers add."""
+    """Name without the unit."""
     notation: Notation | None = None
     """How its values are written; None for a column of words."""
     unit: str = ""
@@ -86,7 +88,7 @@ class Column:
 
     @property
     def head(self) -> str:
-        """Its name with its unit."""
+        """Name with the unit."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
