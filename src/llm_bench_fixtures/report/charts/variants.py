@@ -129,7 +129,7 @@ def what_bars_are(metric: Metric) -> str:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweptScenario:
     """A scenario whose cases are numbers, and two metrics to draw over them."""
 
     scenario: str
@@ -142,8 +142,8 @@ class Sweep:
 
 
 SWEEPS = (
-    Sweep("prompt_length", "prompt tokens", lambda facts: facts.prompt_tokens, METRIC_BY_NAME["ttft_s"], SPEED),
-    Sweep("batch", "batch size", lambda facts: facts.batch_size, SPEED, METRIC_BY_NAME["per_sample_latency_s"]),
+    SweptScenario("prompt_length", "prompt tokens", lambda facts: facts.prompt_tokens, METRIC_BY_NAME["ttft_s"], SPEED),
+    SweptScenario("batch", "batch size", lambda facts: facts.batch_size, SPEED, METRIC_BY_NAME["per_sample_latency_s"]),
 )
 
 
@@ -157,7 +157,7 @@ def sweep_charts(findings: Findings) -> Iterator[spec.Chart]:
                 yield _chart(run, sweep, metric, points)
 
 
-def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple[spec.Point, ...]]]:
+def _points(run: Run, sweep: SweptScenario, metric: Metric) -> Iterator[tuple[str, tuple[spec.Point, ...]]]:
     """Points of each variant that has the metric of at least two cases, in the order of the cases."""
     for variant in run.variants:
         found = []
@@ -172,7 +172,7 @@ def _points(run: Run, sweep: Sweep, metric: Metric) -> Iterator[tuple[str, tuple
             yield variant.id, tuple(sorted(found, key=lambda point: point.x.value))
 
 
-def _chart(run: Run, sweep: Sweep, metric: Metric, points: Mapping[str, tuple[spec.Point, ...]]) -> spec.Chart:
+def _chart(run: Run, sweep: SweptScenario, metric: Metric, points: Mapping[str, tuple[spec.Point, ...]]) -> spec.Chart:
     looks, is_speedup = looks_of(run), metric is SPEEDUP
     cases = sorted({int(point.x.value) for line in points.values() for point in line})
     across = (cases[0] / BEYOND, cases[-1] * BEYOND)
