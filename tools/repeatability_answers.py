@@ -76,10 +76,11 @@ def headline_differences(answers: Sequence[RunAnswer], variants: Collection[str]
 
 def shared_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:
     """Whether a winner of one run, or what is tied to it, is one of the other's, too, for every pair of runs and each
-    reader of times."""
+    reader of times that either serves."""
     for one, other in combinations(answers, 2):
         for reader in READERS:
-            yield bool(one.winners[reader] & other.winners[reader])
+            if one.winners[reader] or other.winners[reader]:
+                yield bool(one.winners[reader] & other.winners[reader])
 
 
 def lone_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:

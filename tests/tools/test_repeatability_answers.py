@@ -6,7 +6,7 @@ import math
 
 import pytest
 import repeatability_answers
-from repeatability_answers import RunAnswer, answer_of
+from repeatability_answers import READERS, RunAnswer, answer_of
 from run_factory import make_block_record, make_run, make_variant
 
 from llm_bench_fixtures.answer.need import Reader
@@ -49,6 +49,12 @@ def test_two_runs_share_a_winner_where_one_of_those_tied_is_the_same() -> None:
     """The first two share bf16; the third has int8 alone. Of throughput all three name fp32."""
     answers = [answer(2.0, 2.0, "bf16", "int8"), answer(2.0, 1.9, "bf16"), answer(1.9, 2.0, "int8")]
     assert sorted(repeatability_answers.shared_winners(answers)) == [False, True, True, True, True, True]
+
+
+def test_whom_no_run_serves_has_no_winner_to_share() -> None:
+    """Bug: runs without a largest batch were said to disagree on the most throughput."""
+    answers = [RunAnswer("fp32", {}, dict.fromkeys(READERS, frozenset()), KEPT, {})] * 2
+    assert list(repeatability_answers.shared_winners(answers)) == []
 
 
 @pytest.mark.parametrize(
