@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.reading import refusals
@@ -165,6 +165,11 @@ class Workload:
     def prompts_digest(self) -> str:
         """Digest of the prompts and of the number of new tokens each."""
         return short_digest([self.prompts, self.lengths or self.new_tokens])
+
+
+def blank(tokens: int) -> TokenIds:
+    """So many tokens that nobody reads, as a range, which takes no memory."""
+    return cast("TokenIds", range(tokens))
 
 
 def short_digest(value: object) -> str:

@@ -10,30 +10,28 @@ import pytest
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.plugin import items as tests
 from llm_bench_fixtures.plugin import stash
-from llm_bench_fixtures.plugin.foreseeing import shape_of, shorter_ways
+from llm_bench_fixtures.plugin.foreseeing import shorter_ways, workload_of
 from llm_bench_fixtures.plugin.items import PLAN
 from llm_bench_fixtures.plugin.stash import SESSION
-from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.session.plan import Case, Plan
-from llm_bench_fixtures.workloads import CacheKind, Padding
+from llm_bench_fixtures.workloads import VARIED_LENGTHS, CacheKind, Padding, Workload, blank
+
+FOUR = tuple(map(blank, (36, 24, 8, 60)))
 
 
 @pytest.mark.parametrize(
-    ("given", "shape"),
+    ("given", "workload"),
     [
-        ({"llm_prompt_length": 256}, CaseSize(256, 16)),
-        ({"llm_batch_size": 4}, CaseSize(52, 16, prompts=4, batch_size=4, is_padded=True)),
-        ({"llm_batch_size": 12}, CaseSize(60, 16, prompts=12, batch_size=12, is_padded=True)),
-        ({"llm_batch_size": 1}, CaseSize(32, 16, prompts=2, batch_size=1)),
-        ({"prompt": "longest"}, CaseSize(512 - 16, 16)),
-        ({"batch_size": 4, "padding": Padding()}, CaseSize(60, 16, prompts=4, batch_size=4, is_padded=True)),
-        (
-            {"batch_size": 4, "padding": Padding(at_least=128)},
-            CaseSize(128, 16, prompts=4, batch_size=4, is_padded=True),
-        ),
-        ({"batch_size": 1, "padding": Padding()}, CaseSize(32, 16, prompts=4, batch_size=1)),
-        ({"cache": CacheKind.OFF}, CaseSize(64, 16, has_no_cache=True)),
-        ({"prompt": "a" * 400}, CaseSize(100, 16)),
+        ({"llm_prompt_length": 256}, Workload((blank(256),), 16, 1)),
+        ({"llm_batch_size": 4}, Workload(tuple(map(blank, (12, 52, 44, 16))), 16, 4)),
+        ({"llm_batch_size": 12}, Workload(tuple(map(blank, (*VARIED_LENGTHS, 12, 52, 44, 16))), 16, 12)),
+        ({"llm_batch_size": 1}, Workload((blank(12), blank(52)), 16, 1)),
+        ({"prompt": "longest"}, Workload((blank(512 - 16),), 16, 1)),
+        ({"batch_size": 4, "padding": Padding()}, Workload(FOUR, 16, 4)),
+        ({"batch_size": 4, "padding": Padding(at_least=128)}, Workload(FOUR, 16, 4, Padding(at_least=128))),
+        ({"batch_size": 1, "padding": Padding()}, Workload(FOUR, 16, 1)),
+        ({"cache": CacheKind.OFF}, Workload((blank(64),), 16, 1, cache=CacheKind.OFF)),
+        ({"prompt": "a" * 399}, Workload((blank(100),), 16, 1)),
     ],
     ids=[
         *("a length", "a batch", "a larger one", "one at a time", "the longest", "padding", "wide", "one by one"),
@@ -41,12 +39,11 @@ from llm_bench_fixtures.workloads import CacheKind, Padding
     ],
 )
 def test_the_size_follows_from_the_parameters(
-    given: dict[str, Any], shape: CaseSize, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prompts have 12, 52, 44, 16, 36, 24, 8 and 60 tokens: in fours they are 52 and 60 wide."""
     settings = parse_settings({"new_tokens": "16"})
     monkeypatch.setattr(tests, "parameters_of", lambda _: given)
-    assert shape_of(cast(pytest.Item, None), settings, 512) == shape
+    assert workload_of(cast(pytest.Item, None), settings, 512) == workload
 
 
 @pytest.mark.parametrize(

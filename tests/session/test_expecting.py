@@ -6,9 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from llm_bench_fixtures.answer.headline import PROMPT_LENGTHS
 from llm_bench_fixtures.measure.harness import HarnessTask
 from llm_bench_fixtures.measure.limits import MachineLimits
 from llm_bench_fixtures.models.architecture import Footprint
@@ -20,26 +23,30 @@ from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session import expecting
+from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.expecting import (
     PROBED_BYTES,
     PROBED_CALLS,
     PROBED_POSITIONS,
-    ExpectedCase,
     expect_run,
     machine_of,
     made_before,
     making_s,
 )
-from llm_bench_fixtures.session.forecast import CaseSize, Forecast, MachineSpeed, Runner, WorkKind, load_name
+from llm_bench_fixtures.session.forecast import Forecast, MachineSpeed, Runner, WorkKind, load_name
+from llm_bench_fixtures.session.loader import VariantLoader
+from llm_bench_fixtures.session.measuring import SideBySide
+from llm_bench_fixtures.session.plan import Case, Stage
 from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.workloads import Workload, blank
 
 FP32, BF16, INT8, SKIPPED = (
     next(one for one in CATALOGUE if one.id == name) for name in ("fp32", "bf16", "bnb-int8", "autocast-fp16")
 )
 MACHINE = MachineSpeed(read_bytes_per_s=1e9, flops_per_s=1e9, copy_bytes_per_s=1e9, hash_bytes_per_s=1e9, call_s=0.0)
-SHAPE = CaseSize(tokens=64, new_tokens=16)
+WORKLOAD = Workload((blank(64),), new_tokens=16, batch_size=1)
 COMPILED = next(one for one in CATALOGUE if one.id == "compile-fp32")
-CASE = ExpectedCase("mine", frozenset({"fp32", "bnb-int8"}), SHAPE, share_s=0.0, decides=True)
+CASE = Case("mine", PROMPT_LENGTHS, frozenset({"fp32", "bnb-int8"}))
 
 
 def expected(
@@ -52,17 +59,21 @@ def expected(
     tasks: tuple[HarnessTask, ...] = (),
     loads: Mapping[str, int] | None = None,
     machine: MachineSpeed = MACHINE,
-    case: ExpectedCase = CASE,
+    case: Case = CASE,
+    stage: Stage = Stage.LATENCY,
     limits: MachineLimits | None = None,
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: machine)
     settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(cache), **options})
-    setup = Setup(settings, Progress())
+    setup = Setup(settings, Progress(), deadline=Deadline(settings.time))
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, footprint=Footprint(weights, 0))
     setup.tasks = tasks
     setup.limits = limits
-    expect_run(setup, Lineup(groups), [case], checked, loads=loads)
+    lineup = Lineup(groups)
+    measuring = SideBySide(setup, cast(VariantLoader, SimpleNamespace(lineup=lineup)), "fp32")
+    measuring.go_by(lambda _: stage, [])
+    expect_run(setup, lineup, {case: WORKLOAD}, measuring, checked, loads=loads)
     return setup.forecast
 
 
@@ -113,8 +124,8 @@ def test_rounds_are_those_of_a_variants_own_cases(tmp_path: Path, monkeypatch: p
     """A round that warms up and is observed takes two, one of up to ten tokens follows it, and three are timed."""
     found = expected(monkeypatch, tmp_path, (FP32, BF16))
     one = runner("fp32", 4_339_200)
-    some_s = one.round_s(replace(SHAPE, new_tokens=10))
-    assert found.expected_s(WorkKind.ROUNDS, "fp32", "mine") == pytest.approx(some_s + 5 * one.round_s(SHAPE))
+    some_s = one.round_s(replace(WORKLOAD, new_tokens=10))
+    assert found.expected_s(WorkKind.ROUNDS, "fp32", "mine") == pytest.approx(some_s + 5 * one.round_s(WORKLOAD))
     assert found.expected_s(WorkKind.ROUNDS, "bf16", "mine") == 0
 
 
@@ -130,27 +141,27 @@ def test_two_rounds_are_timed_where_the_answer_does_not_go_by_a_case(
     weights: int, options: dict[str, str], fewer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three, found = (
-        expected(monkeypatch, tmp_path, (FP32,), weights=weights, case=replace(CASE, decides=decides), **options)
-        for decides in (True, False)
+        expected(monkeypatch, tmp_path, (FP32,), weights=weights, case=replace(CASE, scenario=scenario), **options)
+        for scenario in (PROMPT_LENGTHS, "cache")
     )
     saved_s = three.expected_s(WorkKind.ROUNDS, "fp32", "mine") - found.expected_s(WorkKind.ROUNDS, "fp32", "mine")
-    assert saved_s == pytest.approx(fewer * runner("fp32", weights).round_s(SHAPE))
+    assert saved_s == pytest.approx(fewer * runner("fp32", weights).round_s(WORKLOAD))
 
 
 def test_fewer_rounds_are_timed_where_further_ones_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, few = (
-        expected(monkeypatch, tmp_path, (FP32,), weights=10**9, case=replace(CASE, rounds=rounds))
-        for rounds in (None, 2)
+        expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9, stage=stage, time="10h")
+        for stage in (Stage.LATENCY, Stage.LENGTHS)
     )
     saved_s = usual.expected_s(WorkKind.ROUNDS, "fp32", "mine") - few.expected_s(WorkKind.ROUNDS, "fp32", "mine")
-    assert saved_s == pytest.approx(runner("fp32", 10**9).round_s(SHAPE))
+    assert saved_s == pytest.approx(runner("fp32", 10**9).round_s(WORKLOAD))
 
 
 def test_three_tokens_warm_a_large_model_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32,), weights=10**9)
     large = runner("fp32", 10**9)
-    brief_s = large.round_s(CaseSize(tokens=64, new_tokens=3))
-    assert found.expected_s(WorkKind.ROUNDS, "fp32", "mine") == pytest.approx(brief_s + 3 * large.round_s(SHAPE))
+    brief_s = large.round_s(replace(WORKLOAD, new_tokens=3))
+    assert found.expected_s(WorkKind.ROUNDS, "fp32", "mine") == pytest.approx(brief_s + 3 * large.round_s(WORKLOAD))
 
 
 def test_a_small_model_is_scored_once_on_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.session.forecast import (
-    CaseSize,
     Forecast,
     MachineSpeed,
     Phases,
@@ -19,7 +18,7 @@ from llm_bench_fixtures.session.forecast import (
     WorkKind,
     load_name,
 )
-from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
+from llm_bench_fixtures.workloads import CacheKind, Padding, Workload, blank
 
 
 class Clock(Protocol):
@@ -59,24 +58,29 @@ def test_small_models_take_what_starting_their_operations_takes() -> None:
     slow = MachineSpeed(400.0, 1000.0, 100.0, 50.0, call_s=0.001)
     small = Runner(slow, weights=100, layers=9)
     assert small.pass_s(1) == pytest.approx(1.0 + 140 * 10 * 0.001)
-    padded = CaseSize(tokens=1, new_tokens=2, prompts=2, batch_size=2, is_padded=True)  # each pass makes a mask
+    padded = Workload((blank(1), blank(2)), new_tokens=2, batch_size=2)  # each pass makes a mask
     assert small.round_s(padded) == pytest.approx(2 * (1.0 + (140 * 10 + 2500) * 0.001))
 
 
 def test_a_round_is_a_prefill_and_a_pass_for_each_further_token() -> None:
-    assert FP32.round_s(CaseSize(tokens=10, new_tokens=4)) == 2.0 + 3 * 1.0
-    assert FP32.round_s(CaseSize(tokens=10, new_tokens=4, prompts=8, batch_size=4)) == 2 * (40 * 0.2 + 3 * 1.0)
-    assert FP32.round_s(CaseSize(tokens=10, new_tokens=3, has_no_cache=True)) == pytest.approx((10 + 11 + 12) * 0.2)
+    assert FP32.round_s(Workload((blank(10),), 4, 1)) == 2.0 + 3 * 1.0
+    assert FP32.round_s(Workload((blank(10),) * 8, 4, 4)) == 2 * (40 * 0.2 + 3 * 1.0)
+    assert FP32.round_s(Workload((blank(10),), 3, 1, cache=CacheKind.OFF)) == pytest.approx((10 + 11 + 12) * 0.2)
 
 
-def test_a_workloads_shape_has_its_padding() -> None:
-    workload = Workload(((1,), (1, 2, 3)), 4, 2, Padding(at_least=8))
-    assert CaseSize.of(workload) == CaseSize(tokens=8, new_tokens=4, prompts=2, batch_size=2, is_padded=True)
-    assert not CaseSize.of(Workload(((1,), (2,)), 4, 2)).is_padded
+def test_a_round_reads_padding_too() -> None:
+    """Two rows of 8 columns, at 0.2 s each."""
+    assert FP32.round_s(Workload((blank(1), blank(3)), 4, 2, Padding(at_least=8))) == pytest.approx(16 * 0.2 + 3 * 1.0)
+
+
+def test_batches_are_as_long_as_on_average() -> None:
+    """Of 10 and of 30 tokens, with 2 and with 4 new ones: each as if of 20, with 3."""
+    unlike = Workload((blank(10), blank(30)), 4, 1, lengths=(2, 4))
+    assert FP32.round_s(unlike) == 2 * FP32.round_s(Workload((blank(20),), 3, 1))
 
 
 def test_a_load_copies_the_weights_and_generates_once() -> None:
-    first = CaseSize(tokens=10, new_tokens=1)
+    first = Workload((blank(10),), new_tokens=1, batch_size=1)
     assert FP32.load_s(first) == (2 * 400 + 400) / 100 + 2.0
     made = Runner(MACHINE, weights=100, layers=1, bytes_per_weight=1, is_made=True)
     assert made.load_s(first) == (2 * 400 + 100) / 100 + (400 + 100) / 50 + 2.0

@@ -17,10 +17,9 @@ from llm_bench_fixtures.measure.own_prompts import parse_own_prompts
 from llm_bench_fixtures.models.needs import RoundSize
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.session.own import OwnCase, OwnRow, OwnRun, full_batches, own_cases, sample
 from llm_bench_fixtures.session.setup import Setup
-from llm_bench_fixtures.workloads import Prompts
+from llm_bench_fixtures.workloads import Prompts, Workload
 
 ALONE, BATCH = OwnCase("one at a time"), OwnCase("batch of 4", 4)
 TEMPLATE = (
@@ -92,9 +91,8 @@ def test_prompts_run_in_the_files_order_and_in_full_batches_of_like_lengths(prom
     assert alone.prompts == tuple(prompts.encode(one["prompt"]) for one in rows)
     assert (alone.new_tokens, alone.batch_size) == ((9, 1, 8, 2, 7), 1)
     assert (batch.new_tokens, batch.batch_size) == ((1, 2, 7, 8, 9, 8, 7, 2), 4)
-    assert alone.shape == CaseSize(sum(map(len, alone.prompts)) / 5, 5, 5, 1)
-    assert batch.round == RoundSize(4, max(map(len, alone.prompts)), 9)
-    assert run.rounds == [alone.round, batch.round]
+    assert batch.workload == Workload(batch.prompts, 9, 4, lengths=batch.new_tokens)
+    assert run.rounds == [RoundSize(size, max(map(len, alone.prompts)), 9) for size in (1, 4)]
     answered = run_of({"prompt": "Hi", "answer": " you", "output_tokens": 2})
     assert answered.rounds[0] == RoundSize(1, len(prompts.encode("Hi you")))  # whose logits are all asked for
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle, islice
 
@@ -10,16 +11,14 @@ import pytest
 
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import WorkloadUnsupported
-from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.plugin import items as tests
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept
 from llm_bench_fixtures.plugin.terminal_progress import announce
-from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
-from llm_bench_fixtures.session.forecast import CaseSize
-from llm_bench_fixtures.session.plan import Stage, loads_in
+from llm_bench_fixtures.session.expecting import expect_run
+from llm_bench_fixtures.session.plan import Case, Stage, loads_in
 from llm_bench_fixtures.session.setup import Setup
-from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload
+from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, VARIED_LENGTHS, CacheKind, Padding, Workload, blank
 
 LEAST_PROMPTS = 2  # prompts of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # tokens of a prompt that can't be told before its test runs
@@ -37,11 +36,11 @@ def foresee(session: pytest.Session) -> None:
     if not bench.loader.lineup.groups:
         return
     try:
-        cases = tuple(_expected_cases(session))
         done = bench.scoring.is_scored, bench.tasks.is_asked
         checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
         checked = frozenset(variant.id for variant in filter(None, map(tests.variant_of, checks)))
-        expect_run(bench.setup, bench.loader.lineup, cases, checked, *done, _loads(session))
+        cases, lineup = _workloads(session), bench.loader.lineup
+        expect_run(bench.setup, lineup, cases, bench.measuring, checked, *done, _loads(session))
         bench.measuring.expect_further()
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
@@ -72,46 +71,38 @@ def _loads(session: pytest.Session) -> Mapping[str, int]:
     return {name: visits[place.group] for name, place in places}
 
 
-def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
-    bench = session.config.stash[SESSION]
-    for name, items in grouped(tests.benchmarks_to_come(session), tests.case_of).items():
-        weight = bench.measuring.weight_of(name, tests.identify(items[0]).scenario)
-        share_s = bench.measuring.budget.share_s(1, weight)
-        variants = frozenset(variant.id for variant in map(tests.variant_of, items) if variant)
-        shape, rounds = _shape_of(items[0], bench.setup), bench.measuring.first_rounds(name, variants)
-        yield ExpectedCase(name, variants, shape, share_s, decides=weight > 1, rounds=rounds)
+def _workloads(session: pytest.Session) -> Mapping[Case, Workload]:
+    """The cases to come, and what each will run."""
+    setup, to_come = session.config.stash[SESSION].setup, tests.benchmarks_to_come(session)
+    first = {tests.case_of(item): item for item in reversed(to_come)}
+    return {case: _workload_of(first[case.name], setup) for case in tests.cases_of(to_come)}
 
 
-def _shape_of(item: pytest.Item, setup: Setup) -> CaseSize:
+def _workload_of(item: pytest.Item, setup: Setup) -> Workload:
     case = tests.own_case_of(item)
     if setup.own is not None and case is not None:
         with suppress(WorkloadUnsupported):  # the test says it
-            return setup.own.work(case, setup.prompts).shape
+            return setup.own.work(case, setup.prompts).workload
     config = setup.source.load_config().get_text_config()
-    return shape_of(item, setup.settings, int(getattr(config, CONTEXT, 0) or USUAL_TOKENS))
+    return workload_of(item, setup.settings, int(getattr(config, CONTEXT, 0) or USUAL_TOKENS))
 
 
-def _varied(lengths: Iterable[int], new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:
-    """As the suite takes them from `llm_prompts.varied`, without their tokens."""
-    prompts = tuple((0,) * tokens for tokens in lengths)
-    return Workload(prompts, new_tokens, min(batch_size, len(prompts)), padding or Padding())
-
-
-def shape_of(item: pytest.Item, settings: Settings, context: int) -> CaseSize:
-    """The size of the test's workload, by its parameters. context: tokens that the model can read."""
-    given, new_tokens = tests.parameters_of(item), settings.new_tokens
-    if "llm_prompt_length" in given:
-        return CaseSize(given["llm_prompt_length"], new_tokens)
-    if "llm_batch_size" in given:
-        size = given["llm_batch_size"]
-        prompts = max(LEAST_PROMPTS, size)
-        return CaseSize.of(_varied(islice(cycle(VARIED_LENGTHS), prompts), new_tokens, size))
+def workload_of(item: pytest.Item, settings: Settings, context: int) -> Workload:
+    """The test's workload without its tokens, by its parameters. context: tokens that the model can read."""
+    given, new_tokens, batch_size = tests.parameters_of(item), settings.new_tokens, 1
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
-    if LONGEST in texts:
-        return CaseSize(max(min(context - new_tokens, LONGEST_TOKENS), 1), new_tokens)
     padding = next((value for value in given.values() if isinstance(value, Padding)), None)
-    if padding is not None:
-        lengths = VARIED_LENGTHS[-PADDED_PROMPTS:]
-        return CaseSize.of(_varied(lengths, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))
-    tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
-    return CaseSize(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())
+    lengths: Sequence[int] = [USUAL_TOKENS]
+    if "llm_prompt_length" in given:
+        lengths = [given["llm_prompt_length"]]
+    elif "llm_batch_size" in given:
+        batch_size = given["llm_batch_size"]
+        lengths = [*islice(cycle(VARIED_LENGTHS), max(LEAST_PROMPTS, batch_size))]  # as by `llm_prompts.varied`
+    elif LONGEST in texts:
+        lengths = [max(min(context - new_tokens, LONGEST_TOKENS), 1)]
+    elif padding is not None:
+        batch_size, lengths = given.get("batch_size", PADDED_PROMPTS), VARIED_LENGTHS[-PADDED_PROMPTS:]
+    elif texts:
+        lengths = [max(math.ceil(len(texts[0]) / TOKEN_CHARACTERS), 1)]
+    prompts, cache = tuple(map(blank, lengths)), CacheKind.OFF if CacheKind.OFF in given.values() else CacheKind.DYNAMIC
+    return Workload(prompts, new_tokens, min(batch_size, len(prompts)), padding or Padding(), cache)

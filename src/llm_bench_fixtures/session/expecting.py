@@ -7,11 +7,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from timeit import repeat
-from typing import cast
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.choices import ChoiceItem
@@ -32,12 +31,13 @@ from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
-from llm_bench_fixtures.session.forecast import CaseSize, MachineSpeed, Phases, Runner, WorkKind, load_name, sample_name
-from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
+from llm_bench_fixtures.session.forecast import MachineSpeed, Phases, Runner, WorkKind, load_name, sample_name
+from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS, SideBySide
+from llm_bench_fixtures.session.plan import Case
 from llm_bench_fixtures.session.samples import is_small, questions_with
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
-from llm_bench_fixtures.workloads import TokenIds
+from llm_bench_fixtures.workloads import TokenIds, Workload, blank
 
 PROBED_BYTES = 16 << 20  # copied and hashed to see how fast that goes
 PROBED_WEIGHTS = 1 << 26  # multiplied with one position, in matrices of the model's shape: 256 MiB
@@ -46,25 +46,10 @@ PROBED_POSITIONS = 256  # of a text
 PROBED_FLOPS = 1 << 31  # of its products at most, for which a large model's matrices are cut
 USUAL_WIDTH = 2048  # width of a model whose config has other names for it
 PROBED_CALLS = 200
-FIRST = CaseSize(tokens=64, new_tokens=16)  # about what a process generates first
-CHECKED = CaseSize(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
+FIRST = Workload((blank(64),), new_tokens=16, batch_size=1)  # about what a process generates first
+CHECKED = Workload((blank(32),) * 2 * len(ExecutionMode), new_tokens=4, batch_size=1)  # compares two prompts' modes
 SAMPLE = 4000  # characters, whose tokens are counted
 UNKNOWN_MAKING_S = 10.0  # times as long as a load, where nothing was ever made
-
-
-@dataclass(frozen=True)
-class ExpectedCase:
-    """The tests that differ in the variant alone, before they run."""
-
-    name: str
-    variants: frozenset[str]
-    shape: CaseSize
-    share_s: float
-    """Seconds that each variant's rounds may take until their intervals are narrow."""
-    decides: bool
-    """Whether the answer goes by it."""
-    rounds: int | None = None
-    """Timed rounds of each variant at first; None: as many as are usual."""
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> MachineSpeed:
@@ -115,15 +100,17 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
 def expect_run(
     setup: Setup,
     lineup: Lineup,
-    cases: Collection[ExpectedCase],
+    cases: Mapping[Case, Workload],
+    measuring: SideBySide,
     checked: Collection[str] = frozenset(),
     is_scored: Callable[[str], bool] = lambda _: False,
     is_asked: Callable[[str, str], bool] = lambda *_: False,
     loads: Mapping[str, int] | None = None,
 ) -> None:
-    """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
-    execution modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a
-    variant. loads: how often each is loaded; one in all groups stays."""
+    """Fill the forecast: what each variant that can run here is expected to take. cases: what each will run, by
+    `blank` tokens where nothing else is known. measuring: will measure them. checked: the ids of those whose execution
+    modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a variant.
+    loads: how often each is loaded; one in all groups stays."""
     machine, settings, is_large = machine_of(setup), setup.settings, setup.source.weights >= LARGE_WEIGHTS
     layers = _in_config(setup, "num_hidden_layers", "n_layer", "num_layers") or 1
     made = tuple(_made(setup))
@@ -153,13 +140,15 @@ def expect_run(
                 continue
             asked = task.items * _item_of(runner, task, per_character)
             setup.forecast.expect_passes(WorkKind.TASKS, variant.id, asked, task.name)
-        for case in cases:
+        for case, workload in cases.items():
             if variant.id in case.variants:
-                warm_up = _warm_up_of(settings, runner, case.shape, is_large=is_large)
-                may_be_few = len(case.variants) > 1 and settings.max_noise > 0 and not (is_large or case.decides)
+                warm_up = _warm_up_of(settings, runner, workload, is_large=is_large)
+                weight = measuring.weight_of(case.name, case.scenario)
+                may_be_few = len(case.variants) > 1 and settings.max_noise > 0 and not (is_large or weight > 1)
                 usual = FEWEST_PAIRS if may_be_few else ROUNDS
-                timed = (settings.rounds or case.rounds or usual) * runner.round_of(case.shape)
-                share_s = case.share_s if settings.max_noise else 0.0
+                rounds = settings.rounds or measuring.first_rounds(case.name, case.variants) or usual
+                share_s = measuring.budget.share_s(1, weight) if settings.max_noise else 0.0
+                timed = rounds * runner.round_of(workload)
                 setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
         if variant.id in checked:
             setup.forecast.expect_passes(WorkKind.CHECKS, variant.id, runner.round_of(CHECKED))
@@ -193,13 +182,14 @@ def making_s(variant: str, model: str, weights: int, made: Collection[Making], u
     return seconds * weights / nearest
 
 
-def _warm_up_of(settings: Settings, runner: Runner, shape: CaseSize, *, is_large: bool) -> Phases:
-    """A variant's rounds of a case before those that are timed: one is observed, and some tokens more warm up. Of a
-    large model some tokens stand for all that."""
-    tokens = BRIEF_TOKENS if is_large else min(WARMING_TOKENS, shape.new_tokens)
-    some = runner.round_of(replace(shape, prompts=shape.batch_size, new_tokens=tokens))
+def _warm_up_of(settings: Settings, runner: Runner, workload: Workload, *, is_large: bool) -> Phases:
+    """A variant's rounds of a case before those that are timed: one is observed, and some tokens of one batch more warm
+    up. Of a large model some tokens stand for all that."""
+    batches = len(workload.groups)
+    tokens = BRIEF_TOKENS if is_large else min(WARMING_TOKENS, round(workload.steps / batches))
+    some = (1 / batches) * runner.round_of(replace(workload, new_tokens=tokens, lengths=()))
     whole = settings.warmup_rounds - 1 + (0.0 if is_large else OBSERVED_LONGER)
-    return some + whole * runner.round_of(shape)
+    return some + whole * runner.round_of(workload)
 
 
 def _widths(setup: Setup) -> tuple[int, int]:
@@ -270,8 +260,8 @@ def _passes(windows: Sequence[Window], most_tokens: int) -> Counter[int]:
 
 
 def _blank(tokens: float) -> TokenIds:
-    """So many tokens, two or more. A range, which takes no memory."""
-    return cast("TokenIds", range(max(round(tokens), 2)))
+    """So many tokens, two or more."""
+    return blank(max(round(tokens), 2))
 
 
 def _item_of(runner: Runner, task: HarnessTask, per_character: float) -> Phases:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from statistics import median
 
 from llm_bench_fixtures.measure.timing import Round
@@ -99,46 +100,26 @@ class Runner:
         calls = CALLS_PER_LAYER * (self.layers + 1) + (CALLS_PER_MASK if is_padded else 0)
         return max(computing_s, reading_s) + calls * self.machine.call_s
 
-    def round_of(self, shape: CaseSize) -> Phases:
-        """All batches of a workload."""
-        batches = -(-shape.prompts // shape.batch_size)
-        rows = shape.prompts / batches
-        lengths = [shape.tokens + done for done in range(shape.new_tokens if shape.has_no_cache else 1)]
-        prefills_s = sum(self.pass_s(rows * tokens, is_padded=shape.is_padded) for tokens in lengths)
-        steps_s = (shape.new_tokens - len(lengths)) * self.pass_s(rows, is_padded=shape.is_padded)
-        return batches * Phases(prefills_s, steps_s)
+    def round_of(self, workload: Workload) -> Phases:
+        """All batches of a workload, as if each were the average of them."""
+        batches, padded_tokens = len(workload.groups), workload.padded_tokens
+        rows, positions = len(workload.prompts) / batches, (workload.prompt_tokens + padded_tokens) / batches
+        new_tokens = round(workload.steps / batches)
+        prefills = new_tokens if workload.cache is CacheKind.OFF else 1
+        pass_s = partial(self.pass_s, is_padded=padded_tokens > 0)
+        prefills_s = sum(pass_s(positions + done * rows) for done in range(prefills))
+        return batches * Phases(prefills_s, (new_tokens - prefills) * pass_s(rows))
 
-    def round_s(self, shape: CaseSize) -> float:
+    def round_s(self, workload: Workload) -> float:
         """Seconds of a round."""
-        return self.round_of(shape).total_s
+        return self.round_of(workload).total_s
 
-    def load_s(self, first: CaseSize) -> float:
+    def load_s(self, first: Workload) -> float:
         """Start a process, read the weights and convert them, check them, and generate once. first: of that."""
         read, held = self.weights * FLOAT32_BYTES, self.weights * self.bytes_per_weight
         checked_s = (read + held) / self.machine.hash_bytes_per_s if self.is_made else 0.0
         copied_s = (2 * read + held) / self.machine.copy_bytes_per_s
         return PROCESS_CALLS * self.machine.call_s + copied_s + checked_s + self.round_s(first)
-
-
-@dataclass(frozen=True)
-class CaseSize:
-    """The size of a workload, as far as it can be told before its test runs."""
-
-    tokens: float
-    """Tokens of a prompt, on average."""
-    new_tokens: int
-    prompts: int = 1
-    batch_size: int = 1
-    has_no_cache: bool = False
-    is_padded: bool = False
-
-    @classmethod
-    def of(cls, workload: Workload) -> CaseSize:
-        """The shape of a known workload, padding included."""
-        prompts, has_no_cache = len(workload.prompts), workload.cache is CacheKind.OFF
-        tokens = (workload.prompt_tokens + workload.padded_tokens) / prompts
-        new_tokens = round(workload.steps / len(workload.groups))  # on average, where batches have unlike numbers
-        return cls(tokens, new_tokens, prompts, workload.batch_size, has_no_cache, workload.padded_tokens > 0)
 
 
 def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
@@ -226,7 +207,7 @@ class Forecast:
         """Correct what the variant has yet to run by rounds of it."""
         if (runner := self._runners.get(variant)) is not None and rounds:
             expected, taken = self._seen.get(variant, (Phases(), Phases()))
-            expected += runner.round_of(CaseSize.of(workload))
+            expected += runner.round_of(workload)
             self._seen[variant] = FADED * expected, FADED * (taken + _phases_of(workload, rounds))
 
     def _pace(self, variant: str) -> Phases:

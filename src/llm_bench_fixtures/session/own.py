@@ -25,7 +25,6 @@ from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.session.forecast import CaseSize
 from llm_bench_fixtures.text import some_of
 from llm_bench_fixtures.workloads import CacheKind, Corpus, Prompts, TokenIds, Workload, text_ids
 
@@ -102,16 +101,10 @@ class OwnWork:
         return tuple(row.new_tokens for row in self.rows)
 
     @property
-    def shape(self) -> CaseSize:
-        """Size of the work on average, for the forecast."""
+    def workload(self) -> Workload:
+        """The work as it is run."""
         lengths = self.new_tokens
-        work = Workload(self.prompts, max(lengths), self.batch_size, cache=self.cache, lengths=lengths)
-        return CaseSize.of(work)
-
-    @property
-    def round(self) -> RoundSize:
-        """Largest batch of the work at most, for the plan of memory."""
-        return RoundSize(self.batch_size, max(map(len, self.prompts)), max(self.new_tokens), self.cache)
+        return Workload(self.prompts, max(lengths), self.batch_size, cache=self.cache, lengths=lengths)
 
 
 @dataclass(frozen=True)
@@ -155,7 +148,7 @@ class OwnRun:
         found = [RoundSize(1, max(answered))] if answered else []
         for case in self._cases:
             with suppress(WorkloadUnsupported):  # the test itself says it
-                found.append(self.work(case, self._setup.prompts).round)
+                found.append(RoundSize.of(self.work(case, self._setup.prompts).workload))
         return found
 
     @cached_property
