@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.plugin.stages import _is_time_for_quality
-from llm_bench_fixtures.session.plan import Place, Stage, Trip
+from llm_bench_fixtures.session.plan import Case, Place, Plan
 
-FIRST, BATCH, LENGTH = (
-    Place(trip, 0, stage)
-    for trip, stage in ((Trip.FIRST, Stage.LATENCY), (Trip.ANSWER, Stage.THROUGHPUT), (Trip.ANSWER, Stage.LENGTHS))
-)
-OTHER = Place(Trip.REST, 0, Stage.OTHER)
-NEXT = Place(Trip.ANSWER, 1, Stage.THROUGHPUT, group=1)
+CASES = [Case(name, name, frozenset("ab"), 8.0) for name in ("prompt_length", "batch", "cache")]
+PLAN = Plan([*CASES, Case("longer", "prompt_length", frozenset("ab"), 9.0)], ["a", "b"])
+FIRST, BATCH, LENGTH, OTHER = (PLAN.place(case, "b") for case in ("prompt_length", "batch", "longer", "cache"))
 
 
 @pytest.mark.parametrize(
@@ -22,13 +19,13 @@ NEXT = Place(Trip.ANSWER, 1, Stage.THROUGHPUT, group=1)
         (FIRST, OTHER, True),
         (BATCH, LENGTH, True),
         (BATCH, OTHER, True),
-        (FIRST, Place(Trip.FIRST, 1, Stage.LATENCY, group=1), False),  # it comes again
-        (BATCH, NEXT, True),
-        (LENGTH, NEXT, True),  # without a batch
-        (OTHER, Place(Trip.REST, 1, Stage.OTHER, group=1), False),  # it was scored before
+        (FIRST, PLAN.place("prompt_length", "a"), False),  # it comes again
+        (BATCH, PLAN.place("batch", "a"), True),
+        (LENGTH, PLAN.place("batch", "a"), True),  # without a batch
+        (OTHER, PLAN.place("cache", "a"), False),  # it was scored before
     ],
 )
 def test_quality_comes_after_the_batch_or_where_the_group_leaves_without_one(
     place: Place, after: Place, is_time: bool
 ) -> None:
-    assert _is_time_for_quality(place, after) is is_time
+    assert _is_time_for_quality(PLAN, place, after) is is_time

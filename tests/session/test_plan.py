@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, Trip, latency_cases, loads_in
+from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, latency_cases, loads_in
 
 ALL = frozenset({"fp32", "bf16", "nf4"})
 LENGTHS = [Case(f"prompt_length[{tokens}]", "prompt_length", ALL, tokens) for tokens in (16, 256, 64, 128)]
@@ -55,9 +55,9 @@ def test_without_prompt_lengths_the_case_of_most_variants_comes_first() -> None:
 def test_one_group_measures_its_stages_in_order() -> None:
     plan = Plan([*LENGTHS, *BATCHES, CACHE], [ALL])
     assert [plan.place(name, "nf4") for name in ("prompt_length[64]", "batch[8]", "cache[off]")] == [
-        Place(Trip.FIRST, 0, Stage.LATENCY),
-        Place(Trip.FIRST, 0, Stage.THROUGHPUT),
-        Place(Trip.FIRST, 0, Stage.OTHER),
+        Place(0, Stage.LATENCY, group=0),
+        Place(0, Stage.THROUGHPUT, group=0),
+        Place(0, Stage.OTHER, group=0),
     ]
 
 
@@ -115,7 +115,7 @@ def test_without_cases_the_groups_come_once_in_their_order() -> None:
     """As where a plugin orders the tests."""
     plan = Plan((), [["fp32", *group] for group in "abc"])
     assert [plan.place("anything", variant) for variant in "cab"] == [
-        Place(Trip.FIRST, group, Stage.OTHER) for group in (2, 0, 1)
+        Place(group, Stage.OTHER, group) for group in (2, 0, 1)
     ]
     assert plan.place("anything", "fp32").group == 0  # with the first group that it is in
 

@@ -15,7 +15,7 @@ from llm_bench_fixtures.plugin.stash import SESSION, is_kept, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Milestone
 from llm_bench_fixtures.report.renderers.terminal import lines_so_far
-from llm_bench_fixtures.session.plan import Place, Stage, Trip
+from llm_bench_fixtures.session.plan import Place, Plan, Stage
 
 REST_S = 60.0  # between two reports of one stage, at least
 REST_SHARE = 50.0  # times as long as writing the last one took: at most 2 % of the run go into them
@@ -62,7 +62,8 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     elif growth.has_answer:
         renew_report(item.session)
     has_first = growth.has_answer and not had_answer
-    is_due = has_first if config.stash[ORDERED] else ends_stage and _is_time_for_quality(place, after)
+    is_time = ends_stage and _is_time_for_quality(config.stash[PLAN], place, after)
+    is_due = has_first if config.stash[ORDERED] else is_time
     if is_due and session.due:
         session.score_loaded()
         session.end_stage()
@@ -82,10 +83,10 @@ def _variants_from(following: pytest.Item | None) -> frozenset[str]:
     return frozenset(variant.id for item in items if (variant := variant_of(item)))
 
 
-def _is_time_for_quality(place: Place, after: Place) -> bool:
+def _is_time_for_quality(plan: Plan, place: Place, after: Place) -> bool:
     """Whether the cases that come before quality are over, for the variants that are loaded."""
     if after.group != place.group:
-        return place.trip is Trip.ANSWER
+        return Stage.QUALITY in plan.visits[place.visit].stages
     return after.stage > Stage.QUALITY
 
 

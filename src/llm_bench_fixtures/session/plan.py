@@ -4,10 +4,10 @@ third time for that."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from itertools import groupby
+from itertools import chain, groupby
 
 from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS, SUPPORTING
 
@@ -39,37 +39,38 @@ class Case:
     a cache that the answer doesn't go by."""
 
 
-class Trip(IntEnum):
-    """The times that a run goes through its groups of variants: there, back, and there again."""
+@dataclass(frozen=True)
+class Visit:
+    """A time for which a group of variants is loaded."""
 
-    FIRST = 0
-    """Stage.LATENCY; with one group, everything."""
-    ANSWER = 1
-    """The other stages that the answer goes by, and the rest of a group that would be loaded a third time for it."""
-    REST = 2
+    group: int
+    stages: frozenset[Stage]
+    """What is measured then."""
 
 
-_TRIPS = {Stage.LATENCY: Trip.FIRST, Stage.OTHER: Trip.REST}  # the other stages: Trip.ANSWER
+FIRST = frozenset({Stage.LATENCY})
+ANSWER = frozenset({Stage.THROUGHPUT, Stage.QUALITY, Stage.LENGTHS})
+REST = frozenset({Stage.OTHER})
 
 
 @dataclass(frozen=True, order=True)
 class Place:
     """When a case is measured: places are in ascending order."""
 
-    trip: Trip
-    turn: int
-    """The group's position within the trip."""
+    visit: int
+    """Its number in the plan."""
     stage: Stage
-    group: int = field(default=0, compare=False)
+    group: int
 
 
 class Plan:
     """Places the cases of a run, whose variants are loaded in groups.
 
-    Each trip begins with the group that the one before it ended with, which is loaded then. A group that would be
-    loaded a third time, for the rest, measures that on its way back. So none loads more than twice, and of two groups
-    what the answer goes by comes before all else. Without cases, as where a plugin orders the tests, the groups come
-    once, in their order.
+    The run goes through its groups there, back, and there again: for the first stage, then for the others that the
+    answer goes by, then for the rest. Each trip begins with the group that the one before it ended with, which is
+    loaded then. A group that would be loaded a third time, for the rest, measures that on its way back. So none loads
+    more than twice, and of two groups what the answer goes by comes before all else. Without cases, as where a plugin
+    orders the tests, the groups come once, in their order.
     """
 
     def __init__(self, cases: Collection[Case], groups: Sequence[Collection[str]]) -> None:
@@ -80,21 +81,27 @@ class Plan:
             **dict.fromkeys(throughput_cases(cases), Stage.THROUGHPUT),
             **dict.fromkeys(latency_cases(cases), Stage.LATENCY),
         }
-        self._groups = len(groups)
         self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
-        self._makes_trips = len(groups) > 1 and bool(cases)
-        self._answer_from = max(self._with(cases, Trip.FIRST), default=0)
-        answering = self._with(cases, Trip.ANSWER)
-        self._rest_from = max(answering, key=self._turn_back, default=self._answer_from)
-        self._with_rest = self._with(cases, Trip.FIRST) & (answering - {self._answer_from, self._rest_from})
+        self.visits = tuple(self._visits(cases, range(len(groups))))
 
-    def _with(self, cases: Iterable[Case], trip: Trip) -> set[int]:
-        """The groups that have cases of the trip."""
-        of_trip = (case for case in cases if _TRIPS.get(self.stage(case.name), Trip.ANSWER) is trip)
-        return {self._group[variant] for case in of_trip for variant in case.variants if variant in self._group}
+    def _visits(self, cases: Collection[Case], groups: range) -> Iterator[Visit]:
+        """Yield the visits of each trip, also where a group turns out to have nothing to measure."""
+        if len(groups) < 2 or not cases:
+            yield from (Visit(group, frozenset(Stage)) for group in groups)
+            return
+        first, answering = self._with(cases, FIRST), self._with(cases, ANSWER)
+        last = max(first, default=0)
+        back = [*groups[last::-1], *groups[:last:-1]]
+        turn = next((group for group in reversed(back) if group in answering), last)
+        thrice = first & (answering - {last, turn})
+        yield from (Visit(group, FIRST) for group in groups)
+        yield from (Visit(group, ANSWER | REST if group in thrice else ANSWER) for group in back)
+        yield from (Visit(group, REST) for group in (*groups[turn:], *groups[:turn]))
 
-    def _turn_back(self, group: int) -> int:
-        return (self._answer_from - group) % self._groups
+    def _with(self, cases: Iterable[Case], stages: Collection[Stage]) -> set[int]:
+        """The groups that have cases of these stages."""
+        variants = chain.from_iterable(case.variants for case in cases if self.stage(case.name) in stages)
+        return {self._group[variant] for variant in variants if variant in self._group}
 
     def stage(self, case: str) -> Stage:
         return self._stages.get(case, Stage.OTHER)
@@ -102,11 +109,8 @@ class Plan:
     def place(self, case: str, variant: str) -> Place:
         """Raises KeyError for a variant of no group."""
         stage, group = self.stage(case), self._group[variant]
-        trip = _TRIPS.get(stage, Trip.ANSWER) if self._makes_trips else Trip.FIRST
-        if trip is Trip.REST and group in self._with_rest:
-            trip = Trip.ANSWER
-        turns = group, self._turn_back(group), (group - self._rest_from) % self._groups  # of each trip
-        return Place(trip, turns[trip], stage, group)
+        able = (number for number, one in enumerate(self.visits) if one.group == group and stage in one.stages)
+        return Place(next(able), stage, group)
 
 
 def loads_in(places: Iterable[Place]) -> Counter[int]:
