@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
@@ -22,6 +20,7 @@ from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.results.provenance import Commit
 from llm_bench_fixtures.session import expecting
 from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.expecting import (
@@ -34,9 +33,8 @@ from llm_bench_fixtures.session.expecting import (
     making_s,
 )
 from llm_bench_fixtures.session.forecast import Forecast, MachineSpeed, Runner, WorkKind, load_name
-from llm_bench_fixtures.session.loader import VariantLoader
-from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.plan import Case, Stage
+from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.workloads import Workload, blank
 
@@ -70,10 +68,10 @@ def expected(
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, footprint=Footprint(weights, 0))
     setup.tasks = tasks
     setup.limits = limits
-    lineup = Lineup(groups)
-    measuring = SideBySide(setup, cast(VariantLoader, SimpleNamespace(lineup=lineup)), "fp32")
-    measuring.go_by(lambda _: stage, [])
-    expect_run(setup, lineup, {case: WORKLOAD}, measuring, checked, loads=loads)
+    session = BenchSession(setup, "fp32", lambda *_: (), Commit)
+    session.loader.lineup = Lineup(groups)
+    session.measuring.go_by(lambda _: stage, [])
+    expect_run(session, {case: WORKLOAD}, checked, loads or {})
     return setup.forecast
 
 

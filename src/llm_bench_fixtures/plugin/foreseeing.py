@@ -36,11 +36,9 @@ def foresee(session: pytest.Session) -> None:
     if not bench.loader.lineup.groups:
         return
     try:
-        done = bench.scoring.is_scored, bench.tasks.is_asked
         checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
         checked = frozenset(variant.id for variant in filter(None, map(tests.variant_of, checks)))
-        cases, lineup = _workloads(session), bench.loader.lineup
-        expect_run(bench.setup, lineup, cases, bench.measuring, checked, *done, _loads(session))
+        expect_run(bench, _workloads(session), checked, _loads(session))
         bench.measuring.expect_further()
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()

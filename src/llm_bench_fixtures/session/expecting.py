@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from timeit import repeat
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
@@ -25,16 +24,16 @@ from llm_bench_fixtures.models.artifacts import Maker, Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.files import read_config
-from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.needs import FLOAT32_BYTES
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.options.settings import Settings
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER
 from llm_bench_fixtures.session.forecast import MachineSpeed, Phases, Runner, WorkKind, load_name, sample_name
-from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS, SideBySide
+from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
 from llm_bench_fixtures.session.plan import Case
 from llm_bench_fixtures.session.samples import is_small, questions_with
+from llm_bench_fixtures.session.session import BenchSession
 from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.workloads import TokenIds, Workload, blank
@@ -98,60 +97,55 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
 
 
 def expect_run(
-    setup: Setup,
-    lineup: Lineup,
-    cases: Mapping[Case, Workload],
-    measuring: SideBySide,
-    checked: Collection[str] = frozenset(),
-    is_scored: Callable[[str], bool] = lambda _: False,
-    is_asked: Callable[[str, str], bool] = lambda *_: False,
-    loads: Mapping[str, int] | None = None,
+    session: BenchSession, cases: Mapping[Case, Workload], checked: Collection[str], loads: Mapping[str, int]
 ) -> None:
     """Fill the forecast: what each variant that can run here is expected to take. cases: what each will run, by
-    `blank` tokens where nothing else is known. measuring: will measure them. checked: the ids of those whose execution
-    modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a variant.
-    loads: how often each is loaded; one in all groups stays."""
-    machine, settings, is_large = machine_of(setup), setup.settings, setup.source.weights >= LARGE_WEIGHTS
+    `blank` tokens where nothing else is known. checked: the ids of the variants whose execution modes are compared.
+    loads: how often each is loaded, where that isn't once; one in all groups stays."""
+    setup, groups, machine = session.setup, session.loader.lineup.groups, machine_of(session.setup)
     layers = _in_config(setup, "num_hidden_layers", "n_layer", "num_layers") or 1
     made = tuple(_made(setup))
     samples = [] if setup.source.random_weights else [*_scored(setup)]
     per_character = _tokens_per_character(setup) if setup.tasks else 0.0
-    variants = dict.fromkeys(chain.from_iterable(lineup.groups))
-    known = {variant.id for variant in variants}
-    for variant in variants:
+    known = {variant.id for variant in session.loader.known}
+    for variant in session.loader.known:
         runner = _runner(setup, machine, variant, layers)
         if runner is None:
             continue
         load_s = runner.load_s(FIRST)
         setup.forecast.expect_runner(variant.id, runner)
-        stays = all(variant in group for group in lineup.groups)
-        for done in range(1 if stays or loads is None else loads.get(variant.id, 1)):
+        stays = all(variant in group for group in groups)
+        for done in range(1 if stays else loads.get(variant.id, 1)):
             setup.forecast.expect(WorkKind.LOADING, variant.id, load_s, load_name(done))
         if runner.is_made:
             seconds = _making_s(setup, variant, made, UNKNOWN_MAKING_S * load_s)
             setup.forecast.expect(WorkKind.MAKING, variant.id, seconds)
         has_quality = variant.threads_of in known  # the variant in the default number of threads has it
-        if not has_quality and not is_scored(variant.id):
+        if not has_quality and not session.scoring.is_scored(variant.id):
             for number, passes in enumerate(samples):
                 quality_s = sum(times * runner.pass_s(positions) for positions, times in passes.items())
                 setup.forecast.expect(WorkKind.QUALITY, variant.id, quality_s, sample_name(number))
         for task in setup.tasks:
-            if has_quality or is_asked(task.name, variant.id):
-                continue
-            asked = task.items * _item_of(runner, task, per_character)
-            setup.forecast.expect_passes(WorkKind.TASKS, variant.id, asked, task.name)
+            if not (has_quality or session.tasks.is_asked(task.name, variant.id)):
+                asked = task.items * _item_of(runner, task, per_character)
+                setup.forecast.expect_passes(WorkKind.TASKS, variant.id, asked, task.name)
         for case, workload in cases.items():
             if variant.id in case.variants:
-                warm_up = _warm_up_of(settings, runner, workload, is_large=is_large)
-                weight = measuring.weight_of(case.name, case.scenario)
-                may_be_few = len(case.variants) > 1 and settings.max_noise > 0 and not (is_large or weight > 1)
-                usual = FEWEST_PAIRS if may_be_few else ROUNDS
-                rounds = settings.rounds or measuring.first_rounds(case.name, case.variants) or usual
-                share_s = measuring.budget.share_s(1, weight) if settings.max_noise else 0.0
-                timed = rounds * runner.round_of(workload)
-                setup.forecast.expect_rounds(variant.id, case.name, warm_up, timed, share_s)
+                _expect_rounds(session, variant.id, runner, case, workload)
         if variant.id in checked:
             setup.forecast.expect_passes(WorkKind.CHECKS, variant.id, runner.round_of(CHECKED))
+
+
+def _expect_rounds(session: BenchSession, variant: str, runner: Runner, case: Case, workload: Workload) -> None:
+    settings, measuring = session.settings, session.measuring
+    is_large = session.setup.source.weights >= LARGE_WEIGHTS
+    weight = measuring.weight_of(case.name, case.scenario)
+    may_be_few = len(case.variants) > 1 and settings.max_noise > 0 and not (is_large or weight > 1)
+    usual = FEWEST_PAIRS if may_be_few else ROUNDS
+    rounds = settings.rounds or measuring.first_rounds(case.name, case.variants) or usual
+    warm_up = _warm_up_of(settings, runner, workload, is_large=is_large)
+    share_s = measuring.budget.share_s(1, weight) if settings.max_noise else 0.0
+    session.setup.forecast.expect_rounds(variant, case.name, warm_up, rounds * runner.round_of(workload), share_s)
 
 
 def made_before(setup: Setup, variants: Iterable[Variant]) -> frozenset[str]:
