@@ -7,7 +7,7 @@ Times are compared as `Evidence.gain` does, memory as `peaks` says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -20,6 +20,7 @@ from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.ratio import WIDE, Speedup
+from llm_bench_fixtures.statistics.spread import Estimate
 
 SMALL = WIDE  # the reference is kept where nothing else can be faster by more than this share
 MUCH = 1.5  # times as fast as what is recommended: then the answer names it though it is beyond the quality limit
@@ -110,11 +111,7 @@ class Pick:
 def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
     """Pick for each reader, that of the need first."""
     readers = sorted(Reader, key=lambda reader: reader is not need.want)
-    standings = ((reader, standings_for(reader, seen, need)) for reader in readers)
-    return tuple(
-        _pick_by_memory(seen, found) if reader is Reader.MEMORY else _pick_by_time(reader, seen, found)
-        for reader, found in standings
-    )
+    return tuple(_pick(reader, standings_for(reader, seen, need)) for reader in readers)
 
 
 def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
@@ -128,98 +125,110 @@ def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
         yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))
 
 
-def _pick_by_time(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
-    records, metric = standings.records, METRIC_BY_NAME[TIMES[reader]]
-    reference = records.get(seen.run.reference)
-    if reference is None or len(records) < 2:
-        return Pick(reader)
+@dataclass(frozen=True)
+class _Times:
+    """The variants' times on a reader's workload."""
 
-    def compare(one: str, other: str) -> Found:
-        return seen.gain(records[one], records[other])
+    seen: Evidence
+    metric: str
+    figures: Mapping[str, Record]
 
-    def may_win(found: Found) -> bool:
-        most = found.high if isinstance(found, Speedup) else found.ratio * math.exp(seen.noise.log_ratio)
+    def compare(self, one: str, other: str) -> Found:
+        return self.seen.gain(self.figures[one], self.figures[other])
+
+    def may_matter(self, found: Found) -> bool:
+        """Whether what is found over the reference leaves room for a gain that matters."""
+        most = found.high if isinstance(found, Speedup) else found.ratio * math.exp(self.seen.noise.log_ratio)
         return found.is_unclear or most > 1 + SMALL
 
-    def choice(name: str, better: bool, unclear: bool) -> Choice:
-        variant, found = seen.run.variant(name), seen.speedup(records[name])
-        value = (metric.of(records[name], variant) if variant else None) or 0.0
-        ratio = found.ratio if found else reference.median_s / records[name].median_s
+    def choice(self, name: str, *, is_better: bool = False, is_unclear: bool = False) -> Choice:
+        own, reference = self.figures[name], self.figures[self.seen.run.reference]
+        variant, found = self.seen.run.variant(name), self.seen.speedup(own)
+        value = (METRIC_BY_NAME[self.metric].of(own, variant) if variant else None) or 0.0
+        ratio = found.ratio if found else reference.median_s / own.median_s
         low, high = (found.low, found.high) if found and found.low < found.high else (None, None)
-        return Choice(name, value, ratio, low, high, better, unclear)
-
-    blank = Pick(reader, metric.name, batch_size=reference.facts.batch_size, undecided=standings.undecided)
-    return _ranked(blank, records, standings, compare, may_win, choice)
+        return Choice(name, value, ratio, low, high, is_better, is_unclear)
 
 
-def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
-    """Choose by the peak memory of a round of one prompt, or by weight bytes where no peak was measured."""
-    metric = memory_metric(seen)
-    peaks = peaks_of(seen, metric)
-    reference = peaks.get(seen.run.reference)
-    if reference is None or seen.reference is None or len(peaks) < 2:
-        return Pick(Reader.MEMORY)
+@dataclass(frozen=True)
+class _Memory:
+    """The variants' peak memory of a round of one prompt, or their weight bytes where no peak was measured."""
 
-    def compare(one: str, other: str) -> Found:
-        return compare_peaks(peaks[one], peaks[other], metric)
+    seen: Evidence
+    metric: str
+    figures: Mapping[str, Estimate]
 
-    def choice(name: str, better: bool, unclear: bool) -> Choice:
-        own, whole = peaks[name], reference.value
+    def compare(self, one: str, other: str) -> Found:
+        return compare_peaks(self.figures[one], self.figures[other], self.metric)
+
+    def may_matter(self, found: Found) -> bool:
+        return found.is_unclear
+
+    def choice(self, name: str, *, is_better: bool = False, is_unclear: bool = False) -> Choice:
+        own, whole = self.figures[name], self.figures[self.seen.run.reference].value
         low, high = (own.low / whole, own.high / whole) if own.low < own.high else (None, None)
-        return Choice(name, own.value, own.value / whole, low, high, better, unclear)
-
-    blank = Pick(Reader.MEMORY, metric, undecided=standings.undecided)
-    return _ranked(blank, peaks, standings, compare, lambda found: found.is_unclear, choice)
+        return Choice(name, own.value, own.value / whole, low, high, is_better, is_unclear)
 
 
-def _ranked(
-    blank: Pick,
-    names: Iterable[str],
-    standings: Standings,
-    compare: Callable[[str, str], Found],
-    may_win: Callable[[Found], bool],
-    choice: Callable[[str, bool, bool], Choice],
-) -> Pick:
-    """The pick of one reader.
+def _comparer(reader: Reader, standings: Standings) -> _Times | _Memory:
+    if reader is not Reader.MEMORY:
+        return _Times(standings.seen, TIMES[reader], standings.records)
+    metric = memory_metric(standings.seen)
+    return _Memory(standings.seen, metric, peaks_of(standings.seen, metric))
 
-    names: variants with a figure. compare: the first over the second. may_win: whether what is found over the reference
-    leaves room for a gain that matters. Those of `blank.undecided` are named though they are only probably better than
-    the best.
-    """
-    kept, reference = standings.kept, standings.run.reference
-    names = [name for name in names if not standings.seen.ran_the_reference(name)]
+
+def _pick(reader: Reader, standings: Standings) -> Pick:
+    by, kept, reference = _comparer(reader, standings), standings.kept, standings.run.reference
+    if reference not in standings.records or reference not in by.figures or len(by.figures) < 2:
+        return Pick(reader)
     is_in = reference in kept  # else a variant that keeps the limits is used though it is slower
-    blank = replace(blank, keeps_reference=is_in, reference=choice(reference, False, False))
-    gains = {name: compare(name, reference) for name in names if name in kept}
-    near = [name for name, found in gains.items() if not (is_in and found.is_slower)]
-    near.sort(key=lambda name: (gains[name].is_faster, gains[name].ratio), reverse=True)
-    if not is_in and not near:
-        return replace(blank, outcome=Outcome.UNMET)
-    better = [name for name in near if gains[name].is_faster]
-    best = reference if is_in and not better else near[0]
-    to_best = {name: compare(name, best) for name in near if name != best}
-    level = [name for name, found in to_best.items() if not found.is_slower]
-    unclear = {name for name in level if (may_win(gains[name]) if best == reference else to_best[name].is_unclear)}
-    if unclear:
-        order = sorted([*([best] if best != reference else []), *level], key=lambda name: -gains[name].ratio)
-        is_near = best in order and gains[best].ratio * (1 + SMALL) >= gains[order[0]].ratio
-        outcome, order = Outcome.UNDECIDED, sorted(order, key=lambda name: is_near and name != best)
+    size, runs = standings.records[reference].facts.batch_size, len(standings.records[reference].by_run)
+    blank = Pick(reader, by.metric, reference=by.choice(reference), undecided=standings.undecided, batch_size=size)
+    names = [name for name in by.figures if not standings.seen.ran_the_reference(name)]
+    gains = _best_first({name: by.compare(name, reference) for name in names if name in kept})
+    gains = {name: gain for name, gain in gains.items() if not (is_in and gain.is_slower)}
+    if not is_in and not gains:
+        return replace(blank, outcome=Outcome.UNMET, keeps_reference=False)
+    better = tuple(name for name, gain in gains.items() if gain.is_faster)
+    if is_in and not better:
+        best, certain, level = reference, Outcome.REFERENCE, gains
+        unclear = {name: gain for name, gain in level.items() if by.may_matter(gain)}
     else:
-        outcome, order = (Outcome.REFERENCE if best == reference else Outcome.WINNER), [best, *level]
-    open_ = [gains[name] if best == reference else to_best[name] for name in unclear]
-    runs = len(standings.seen.reference.by_run) if standings.seen.reference else 1
-    beyond = {name: compare(name, best) for name in names if name not in kept}
-    certain = {name for name, found in beyond.items() if found.is_faster}
-    probable = {name for name in beyond if name in blank.undecided and _is_probably_faster(beyond[name])}
-    faster = sorted(certain | probable, key=lambda name: (name in certain, beyond[name].ratio), reverse=True)
+        best, certain = next(iter(gains)), Outcome.WINNER
+        level = {name: gain for name in gains if name != best and not (gain := by.compare(name, best)).is_slower}
+        unclear = {name: gain for name, gain in level.items() if gain.is_unclear}
+    order = _likely_order(best, level, gains) if unclear else [best, *level]
     return replace(
         blank,
-        outcome=outcome,
-        choices=tuple(choice(name, name in better or not is_in, name in unclear) for name in order),
-        better=tuple(better),
-        beyond_limit=tuple(choice(name, name in certain, name not in certain) for name in faster),
-        runs_to_decide=_runs_to_decide(open_, runs, over_reference=best == reference),
+        outcome=Outcome.UNDECIDED if unclear else certain,
+        choices=tuple(
+            by.choice(name, is_better=name in better or not is_in, is_unclear=name in unclear) for name in order
+        ),
+        better=better,
+        keeps_reference=is_in,
+        beyond_limit=tuple(_beyond_limit(by, names, best, standings)),
+        runs_to_decide=_runs_to_decide([*unclear.values()], runs, over_reference=best == reference),
     )
+
+
+def _best_first(found: Mapping[str, Found]) -> dict[str, Found]:
+    """Those that are shown to be faster, and then the others; each by how much."""
+    return dict(sorted(found.items(), key=lambda one: (one[1].is_faster, one[1].ratio), reverse=True))
+
+
+def _likely_order(best: str, level: Iterable[str], gains: Mapping[str, Found]) -> list[str]:
+    """The likely best first, as `Pick.choices` says; without the reference, which has no gain."""
+    order = sorted((name for name in (best, *level) if name in gains), key=lambda name: -gains[name].ratio)
+    is_near = best in gains and gains[best].ratio * (1 + SMALL) >= gains[order[0]].ratio
+    return sorted(order, key=lambda name: is_near and name != best)
+
+
+def _beyond_limit(by: _Times | _Memory, names: Iterable[str], best: str, standings: Standings) -> Iterator[Choice]:
+    """Yield those shown to be better than the best, and then those of the undecided that probably are."""
+    found = {name: by.compare(name, best) for name in names if name not in standings.kept}
+    for name, gain in _best_first(found).items():
+        if gain.is_faster or (name in standings.undecided and _is_probably_faster(gain)):
+            yield by.choice(name, is_better=gain.is_faster, is_unclear=not gain.is_faster)
 
 
 def _runs_to_decide(found: Sequence[Found], runs: int, *, over_reference: bool) -> int | None:
