@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from run_factory import full_run
 
+from llm_bench_fixtures.answer.bounds import bounds, estimates_of
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import Need, QualityMeasure, Standing, quality_limit
 from llm_bench_fixtures.answer.standings import Standings
-from llm_bench_fixtures.report.page.build import bounds, estimates_of
 
 PPL, TOP1 = QualityMeasure.PPL_RATIO, QualityMeasure.TOP1_AGREEMENT
 
