@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from run_factory import make_block_record, make_record, make_run, make_variant
 
-from llm_bench_fixtures.answer.agreement import Agreement, agreement_of
+from llm_bench_fixtures.answer.agreement import Agreement, agreement_of, contradicted, rank
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import MemoryFacts, Run
+
+ABC = ("a", "b", "c")
 
 
 def run_of(speedup: float, peak: int = 10**7) -> Run:
@@ -57,3 +59,14 @@ def test_a_run_without_the_variant_has_no_figure() -> None:
     found = of(run_of(2.0), run_of(2.0), alone).variants[1]
     assert found.speedups[2] is None
     assert found.latency_s.runs[2] is None
+
+
+def test_a_rank_is_as_wide_as_what_is_not_shown() -> None:
+    assert [rank(one, ABC, ()) for one in ABC] == [(1, 3)] * 3
+    assert [rank(one, ABC, {("a", "b"), ("a", "c"), ("b", "c")}) for one in ABC] == [(1, 1), (2, 2), (3, 3)]
+    assert [rank(one, ABC, {("a", "c")}) for one in ABC] == [(1, 2), (1, 3), (2, 3)]
+
+
+def test_only_orders_that_are_both_shown_contradict_each_other() -> None:
+    machines = [{("a", "b")}, {("b", "a"), ("a", "c")}, set[tuple[str, str]]()]
+    assert [contradicted(one, machines) for one in ABC] == [["b"], ["a"], []]

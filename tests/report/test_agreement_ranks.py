@@ -1,4 +1,4 @@
-"""The order of the variants by machine: ranks as far as they are shown, and who contradicts whom."""
+"""The order of the variants by machine: ranks as far as they are shown, and where machines differ."""
 
 from __future__ import annotations
 
@@ -7,20 +7,7 @@ from collections.abc import Mapping
 from run_factory import make_block_record, make_provenance, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
-from llm_bench_fixtures.report.agreement import contradicted, rank, ranks_of
-
-ABC = ("a", "b", "c")
-
-
-def test_a_rank_is_as_wide_as_what_is_not_shown() -> None:
-    assert [rank(one, ABC, ()) for one in ABC] == [(1, 3)] * 3
-    assert [rank(one, ABC, {("a", "b"), ("a", "c"), ("b", "c")}) for one in ABC] == [(1, 1), (2, 2), (3, 3)]
-    assert [rank(one, ABC, {("a", "c")}) for one in ABC] == [(1, 2), (1, 3), (2, 3)]
-
-
-def test_only_orders_that_are_both_shown_contradict_each_other() -> None:
-    machines = [{("a", "b")}, {("b", "a"), ("a", "c")}, set[tuple[str, str]]()]
-    assert [contradicted(one, machines) for one in ABC] == [["b"], ["a"], []]
+from llm_bench_fixtures.report.agreement import ranks_of
 
 
 def seen(speedups: Mapping[str, float], spread: float = 0.001) -> Evidence:

@@ -1,9 +1,11 @@
-"""How far pooled runs agree on the headline's workload."""
+"""How far pooled runs agree on the headline's workload, and machines on the order of the variants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.peaks import memory_metric
@@ -15,6 +17,9 @@ from llm_bench_fixtures.statistics.pooling import chance_of_distance
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 CHANCE = 0.01  # below which runs disagree, shared by all variants (Bonferroni)
+
+Pairs: TypeAlias = Collection[tuple[str, str]]
+"""Pairs of variants, the first of which is shown to be faster than the second."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +110,25 @@ def _figures(run: PooledRun, record: Record, metric: str) -> FiguresByRun:
         for of, one in places
     )
     return FiguresByRun(tuple(values), pooled)
+
+
+def shown_order(seen: Evidence) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of variants of which the run shows which one is faster: that one first."""
+    for over, of in combinations(seen.common.values(), 2):  # the reference stands first
+        gain = seen.gain(of, over)
+        if gain.is_faster or gain.is_slower:
+            yield (of.variant, over.variant) if gain.is_faster else (over.variant, of.variant)
+
+
+def rank(variant: str, variants: Collection[str], shown: Pairs) -> tuple[int, int]:
+    """The best and the worst that the variant may have."""
+    faster = sum((other, variant) in shown for other in variants)
+    slower = sum((variant, other) in shown for other in variants)
+    return 1 + faster, len(variants) - slower
+
+
+def contradicted(variant: str, machines: Sequence[Pairs]) -> list[str]:
+    """The variants that it is shown to be faster than on one machine, and slower on another."""
+    slower = {after for pairs in machines for before, after in pairs if before == variant}
+    faster = {before for pairs in machines for before, after in pairs if after == variant}
+    return sorted(slower & faster)

@@ -4,14 +4,13 @@ and memory), and in which order machines have the variants."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun
+from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun, Pairs, contradicted, rank, shown_order
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.history.storage import MADE_BY_AUTOSAVE
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
@@ -36,7 +35,6 @@ RANKS_NOTE = (
     "1 is the fastest on the workload of the answer. 2–4: the rank is one of these; the others are too close to "
     "tell. At 95 % confidence, a few of many orders may be chance."
 )
-Pairs = Collection[tuple[str, str]]  # pairs of variants, the first of which is shown to be faster than the second
 
 
 def short_machine(hardware: str) -> str:
@@ -164,27 +162,6 @@ class Ranks:
     sentence: str
     """Whether the machines agree, and where they don't."""
     section: Section
-
-
-def shown_order(seen: Evidence) -> Iterator[tuple[str, str]]:
-    for over, of in combinations(seen.common.values(), 2):  # the reference stands first
-        gain = seen.gain(of, over)
-        if gain.is_faster or gain.is_slower:
-            yield (of.variant, over.variant) if gain.is_faster else (over.variant, of.variant)
-
-
-def rank(variant: str, variants: Collection[str], shown: Pairs) -> tuple[int, int]:
-    """The best and the worst that the variant may have."""
-    faster = sum((other, variant) in shown for other in variants)
-    slower = sum((variant, other) in shown for other in variants)
-    return 1 + faster, len(variants) - slower
-
-
-def contradicted(variant: str, machines: Sequence[Pairs]) -> list[str]:
-    """The variants that it is shown to be faster than on one machine, and slower on another."""
-    slower = {after for pairs in machines for before, after in pairs if before == variant}
-    faster = {before for pairs in machines for before, after in pairs if after == variant}
-    return sorted(slower & faster)
 
 
 def ranks_of(runs: Sequence[tuple[str, str, Evidence]]) -> Ranks | None:
