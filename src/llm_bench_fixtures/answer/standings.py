@@ -167,6 +167,11 @@ def is_near_lossless(variant: VariantResult) -> bool:
     return found is not None and found.low >= 1 - NEAR and found.high <= 1 + NEAR
 
 
+def alike_in_quality(run: Run) -> frozenset[str]:
+    """Ids of the near-lossless variants and of the reference: quality doesn't tell them apart."""
+    return frozenset(one.id for one in run.variants if one.id == run.reference or is_near_lossless(one))
+
+
 def near_lossless(run: Run) -> tuple[str, ...]:
     """Ids of near-lossless variants in the run's order, which says nothing of their quality. Variants that ran the same
     as the reference are not named."""

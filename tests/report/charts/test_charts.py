@@ -19,7 +19,7 @@ from llm_bench_fixtures.report.charts.variants import COLOURS, looks_of, sweep_c
 from llm_bench_fixtures.report.charts.whole_run import own_roof, phases_chart, roofline_chart, tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.record import MemoryFacts, Run
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.roofline import PhaseWork
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.spread import NORMAL_95
@@ -110,29 +110,6 @@ def test_the_front_has_no_variant_that_another_beats(findings: Findings) -> None
     (beaten,), (best,) = traces(chart, meta="fp32"), traces(chart, meta="ort-fp32")
     assert beaten["marker"]["color"] == "rgba(0,0,0,0)"
     assert best["marker"]["color"] == COLOURS["onnxruntime"]
-
-
-def test_a_recommended_variant_is_on_the_front() -> None:
-    """bf16 and ort-fp32 are as fast as each other, and bf16 needs less memory; for latency either is recommended."""
-    quality = {"perplexity": 20.0, "ppl_ratio": 1.0}
-    variants = [make_variant(), *(make_variant(name, quality=quality, configuration=name) for name in ("bf16", "int8"))]
-    peaks = {"fp32": 100, "bf16": 50, "int8": 90}
-    records = [
-        make_block_record(name, speedup, spread, memory=MemoryFacts(peaks[name] * 10**6))
-        for name, speedup, spread in (("fp32", 1.0, 0.0), ("bf16", 2.0, 0.01), ("int8", 2.001, 0.01))
-    ]
-    findings = found(make_run(records, variants))
-    latency = findings.answer.recommendations[0].pick
-    assert latency.alike == ("int8", "bf16")
-    assert "better overall than any of bf16, int8." in note(findings)
-
-
-def test_one_that_keeps_the_limit_is_not_beaten_by_one_that_does_not() -> None:
-    """ort-int8 is faster and smaller, and its perplexity may be 2 % higher or the same: nobody can tell."""
-    unsure = {"perplexity": 20.4, "ppl_ratio": 1.02, "ppl_ratio_error": 0.02}
-    variants = [make_variant(), make_variant("ort-int8", weight_bytes=1_000_000, quality=unsure)]
-    run = make_run([make_block_record(spread=0.0), make_block_record("ort-int8", 2.0)], variants)
-    assert "better overall than any of fp32, ort-int8." in note(found(run))
 
 
 def test_near_lossless_variants_are_not_ordered_by_quality() -> None:

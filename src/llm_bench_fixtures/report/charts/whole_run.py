@@ -1,12 +1,6 @@
 """Charts of a whole run: quality against speed with the variants that no other beats (the Pareto front), prefill and
 decode stacked, and each phase against what the machine can do (the roofline).
 
-A variant beats another where it is better beyond doubt in something and worse beyond doubt in nothing, as the answer
-compares them: on one prompt and at the largest batch by the intervals of their speed-ups, the memory by what the gate
-lets pass, the quality by its 95 % interval, where near-lossless variants are all alike. And whoever keeps the answer's
-limits isn't beaten by who doesn't. So a variant that the answer recommends is on the front; of those that it
-can't tell apart, one may need less memory, but that is no reason to call the recommended one beaten.
-
 The roof is the least of two limits: the rate of matrix multiplication, and the bandwidth times the intensity.
 Source: Williams, Waterman and Patterson, "Roofline", 2009.
 """
@@ -18,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from llm_bench_fixtures.answer.front import front
 from llm_bench_fixtures.answer.need import Reader
-from llm_bench_fixtures.answer.peaks import is_less, memory_metric, peaks_of
-from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless, standings_for
+from llm_bench_fixtures.answer.peaks import memory_metric, peaks_of
+from llm_bench_fixtures.answer.standings import NEAR, alike_in_quality, near_lossless, standings_for
 from llm_bench_fixtures.report.charts import spec
 from llm_bench_fixtures.report.charts.variants import SPEED, drawn_estimate, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
@@ -29,7 +24,7 @@ from llm_bench_fixtures.report.words.measured import describe_workload
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
-from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.results.roofline import PhaseWork, decode_work, prefill_work
 from llm_bench_fixtures.statistics.spread import Estimate, exactly
 
@@ -52,19 +47,13 @@ MIXTURE = (
 class Candidate:
     """A variant's speed, quality and memory."""
 
-    record: Record
+    variant: str
     tokens_per_s: Estimate
     change: Estimate
     """Change of the perplexity against the reference's, in percent."""
     is_alike: bool
     """Whether its quality is near-lossless, or the reference's own."""
-    keeps_limits: bool
-    memory: Estimate
-    """Peak, or weights without one, in bytes."""
-
-    @property
-    def variant(self) -> str:
-        return self.record.variant
+    memory_bytes: float
 
 
 def tradeoff_chart(findings: Findings) -> spec.Chart | None:
@@ -72,8 +61,10 @@ def tradeoff_chart(findings: Findings) -> spec.Chart | None:
     found = list(_candidates(findings))
     if len(found) < 2:
         return None
-    run, looks, best = findings.run, looks_of(findings.run), front(findings, found)
-    largest, facts = max(one.memory.value for one in found), _facts_by_variant(findings)
+    run, looks = findings.run, looks_of(findings.run)
+    standings = standings_for(Reader.LATENCY, findings, findings.answer.need)
+    best = front([one.variant for one in found], standings, [one.pick for one in findings.answer.recommendations])
+    largest, facts = max(one.memory_bytes for one in found), _facts_by_variant(findings)
     low, high = spec.padded([*ALIKE, *spec.ends_of(one.change for one in found)], 0.1)
     left, right = spec.padded(spec.ends_of(one.tokens_per_s for one in found), 0.1)
     left = max(left, 0.0)
@@ -92,7 +83,7 @@ def tradeoff_chart(findings: Findings) -> spec.Chart | None:
         lines=(spec.Line(tuple(_steps([one for one in found if one.variant in best])), dash="dot"),),
         series=tuple(
             _tradeoff_series(one, looks[one.variant], largest, one.variant in best, facts.get(one.variant, ()))
-            for one in sorted(found, key=lambda one: -one.memory.value)  # the small ones stay on top
+            for one in sorted(found, key=lambda one: -one.memory_bytes)  # the small ones stay on top
         ),
         height=460,
     )
@@ -100,36 +91,11 @@ def tradeoff_chart(findings: Findings) -> spec.Chart | None:
 
 def _candidates(findings: Findings) -> Iterator[Candidate]:
     """The variants that have a speed, a quality and a memory."""
-    run, peaks = findings.run, peaks_of(findings, memory_metric(findings))
-    standings = standings_for(Reader.LATENCY, findings, findings.answer.need)
+    run, peaks, alike = findings.run, peaks_of(findings, memory_metric(findings)), alike_in_quality(findings.run)
     for name, record in findings.common.items():
-        variant, speed = run.variant(name), drawn_estimate(run, record, SPEED)
-        change = perplexity_change(run, variant)
-        if variant is not None and speed is not None and change is not None and name in peaks:
-            is_alike = name == run.reference or is_near_lossless(variant)
-            yield Candidate(record, speed, change, is_alike, standings.admits(variant), peaks[name])
-
-
-def front(findings: Findings, candidates: Sequence[Candidate]) -> frozenset[str]:
-    """The variants that no other one beats, and those that the answer recommends."""
-    unbeaten = {one.variant for one in candidates if not any(_beats(findings, other, one) for other in candidates)}
-    recommended = {name for one in findings.answer.recommendations for name in one.pick.alike}
-    return frozenset(one.variant for one in candidates if one.variant in unbeaten | recommended)
-
-
-def _beats(findings: Findings, one: Candidate, other: Candidate) -> bool:
-    return one is not other and any(_gains(findings, one, other)) and not any(_gains(findings, other, one))
-
-
-def _gains(findings: Findings, one: Candidate, other: Candidate) -> Iterator[bool]:
-    """Yield for each quantity whether one is better than the other in it beyond doubt."""
-    batches = findings.largest_batch
-    yield findings.gain(one.record, other.record).is_faster
-    if one.variant in batches and other.variant in batches:
-        yield findings.gain(batches[one.variant], batches[other.variant]).is_faster
-    yield is_less(one.memory, other.memory, memory_metric(findings))
-    yield not (one.is_alike and other.is_alike) and one.change.high < other.change.low
-    yield one.keeps_limits and not other.keeps_limits
+        speed, change = drawn_estimate(run, record, SPEED), perplexity_change(run, run.variant(name))
+        if speed is not None and change is not None and name in peaks:
+            yield Candidate(name, speed, change, name in alike, peaks[name].value)
 
 
 def _tradeoff_note(findings: Findings, best: Sequence[str]) -> str:
@@ -167,8 +133,8 @@ def _tradeoff_series(one: Candidate, look: spec.Look, largest: float, is_best: b
     label = f"{MARK} {one.variant}" if one.is_alike and one.change.value else one.variant
     on_front = (("Pareto front", "on it"),) if is_best else ()
     point = spec.Point(one.tokens_per_s, one.change, (*facts, *on_front))
-    size = max(LARGEST * math.sqrt(one.memory.value / largest), SMALLEST)
-    detail, look = f", {format_bytes(one.memory.value)}", replace(look, marker="circle")
+    size = max(LARGEST * math.sqrt(one.memory_bytes / largest), SMALLEST)
+    detail, look = f", {format_bytes(one.memory_bytes)}", replace(look, marker="circle")
     opacity = 0.8 if is_best else 1.0
     return spec.Series(one.variant, (point,), look, label, detail, size, is_filled=is_best, opacity=opacity)
 

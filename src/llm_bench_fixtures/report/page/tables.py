@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
+from llm_bench_fixtures.answer.standings import alike_in_quality, near_lossless
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
@@ -136,8 +136,7 @@ def unranked(table: Table, run: Run) -> Table:
 
     Their changes of perplexity are marked, save of what ran the same as the reference.
     """
-    alike = {one.id for one in run.variants if one.id == run.reference or is_near_lossless(one)}
-    marked = frozenset(near_lossless(run))
+    alike, marked = alike_in_quality(run), frozenset(near_lossless(run))
     names = [cell.words for cell in table.cells(VARIANT)]
     rows = [list(row) for row in table.rows]
     for place, column in enumerate(table.columns):
