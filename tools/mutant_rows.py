@@ -314,8 +314,8 @@ MUTANTS = (
     Mutant(
         "other-corpus-is-judged",
         "history/together.py",
-        '"corpus": frozenset({Kind.QUALITY})',
-        '"corpus": frozenset()',
+        '("corpus", frozenset({Kind.QUALITY}))',
+        '("corpus", frozenset())',
         "tests/gate/test_comparison.py",
     ),
     Mutant(

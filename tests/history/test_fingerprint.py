@@ -16,16 +16,16 @@ LIBRARIES = {"torch": "2.6.0", "pytest": "9.2.0"}
 def test_it_can_be_read() -> None:
     provenance = make_provenance(libraries=LIBRARIES, random_weights=True)
     assert fingerprint_of(provenance) == Fingerprint(
-        machine="a processor, 2 cores, 2 threads, Linux",
-        process="on CPU, one process for all variants",
-        libraries="python 3.11.7, torch 2.6.0",
-        model="tiny, random weights",
-        corpus="embedded corpus",
-        prompts="plain text",
+        machine=("a processor", "2 cores", "2 threads", "Linux"),
+        process=("on CPU", "one process for all variants"),
+        libraries=("python 3.11.7", "torch 2.6.0"),
+        model=("tiny", "random weights"),
+        corpus=("embedded corpus",),
+        prompts=("plain text",),
     )
     asked = make_provenance(attention="eager", chat=True)
-    assert fingerprint_of(asked).process == "on CPU, one process for all variants, eager attention"
-    assert fingerprint_of(asked).prompts == "chats, in the model's template"
+    assert fingerprint_of(asked).process == ("on CPU", "one process for all variants", "eager attention")
+    assert fingerprint_of(asked).prompts == ("chats", "in the model's template")
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,5 @@ def test_how_a_model_is_asked_and_run_is_a_difference(
 
 
 def test_fields_do_not_run_into_each_other() -> None:
-    assert Fingerprint("a", "", "b", "c", "d", "e").digest != Fingerprint("ab", "", "", "c", "d", "e").digest
+    rest = (("c",), ("d",), ("e",))
+    assert Fingerprint(("a",), (), ("b",), *rest).digest != Fingerprint(("ab",), (), (), *rest).digest

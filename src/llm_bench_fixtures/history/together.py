@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import chain
 
 from llm_bench_fixtures.models.attention import in_words
 from llm_bench_fixtures.models.backend import MEASURING
@@ -90,42 +91,42 @@ def _may_join(run: Run, others: Sequence[Run]) -> bool:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Each field is a text for people. Two runs agree in a part where they have the same text."""
+    """Each field holds texts for people. Two runs agree in a part where they have the same texts."""
 
-    machine: str
+    machine: tuple[str, ...]
     """The processor, the number of threads and the operating system."""
-    process: str
+    process: tuple[str, ...]
     """The device, whether each variant had a process of its own, and the attention implementation, if one was asked
     for."""
-    libraries: str
+    libraries: tuple[str, ...]
     """The versions of Python and of LIBRARIES."""
-    model: str
+    model: tuple[str, ...]
     """The model, and whether its weights are random."""
-    corpus: str
-    prompts: str
+    corpus: tuple[str, ...]
+    prompts: tuple[str, ...]
     """Whether they are plain text or chats."""
 
     @property
     def parts(self) -> list[str]:
-        """All that its texts list."""
-        return [part for text in astuple(self) for part in text.split(", ")]
+        """All its texts."""
+        return [*chain.from_iterable(astuple(self))]
 
     @property
     def digest(self) -> str:
         """A short name for the fingerprint: eight hex digits."""
-        return hashlib.sha256("\0".join(astuple(self)).encode(errors="surrogatepass")).hexdigest()[:8]
+        return hashlib.sha256("\0".join(map(", ".join, astuple(self))).encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def fingerprint_of(provenance: Provenance) -> Fingerprint:
     """The fingerprint of a run."""
     versions = {**provenance.libraries, "python": provenance.python}
     return Fingerprint(
-        machine=f"{provenance.hardware}, {count(provenance.threads, 'thread')}, {provenance.platform}",
-        process=", ".join(filter(None, _process(provenance))),
-        libraries=", ".join(f"{name} {versions[name]}" for name in _running(versions)),
-        model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,
-        corpus=provenance.corpus,
-        prompts="chats, in the model's template" if provenance.chat else "plain text",
+        machine=(*provenance.hardware.split(", "), count(provenance.threads, "thread"), provenance.platform),
+        process=tuple(filter(None, _process(provenance))),
+        libraries=tuple(f"{name} {versions[name]}" for name in _running(versions)),
+        model=(provenance.model, *(["random weights"] if provenance.random_weights else [])),
+        corpus=tuple(provenance.corpus.split(", ")),
+        prompts=("chats", "in the model's template") if provenance.chat else ("plain text",),
     )
 
 
@@ -163,25 +164,24 @@ class Difference:
         return f"another {self.part}: {self.head}; the baseline's: {self.base}"
 
 
-_UNJUDGED = {
-    "machine": frozenset({Kind.TIMING}),
-    "process": frozenset({Kind.TIMING, Kind.MEMORY}),
-    "set of libraries": frozenset({Kind.TIMING}),
-    "model": frozenset(Kind),
-    "corpus": frozenset({Kind.QUALITY}),
-    "kind of prompts": frozenset({Kind.TIMING, Kind.EXACT}),
+_PARTS: Mapping[str, tuple[str, frozenset[Kind]]] = {  # by the fingerprint's fields
+    "machine": ("machine", frozenset({Kind.TIMING})),
+    "process": ("process", frozenset({Kind.TIMING, Kind.MEMORY})),
+    "libraries": ("set of libraries", frozenset({Kind.TIMING})),
+    "model": ("model", frozenset(Kind)),
+    "corpus": ("corpus", frozenset({Kind.QUALITY})),
+    "prompts": ("kind of prompts", frozenset({Kind.TIMING, Kind.EXACT})),
 }
 
 
 def differences(base: Fingerprint, head: Fingerprint) -> Iterator[Difference]:
     """The parts that differ. Of the libraries, a difference names only those whose versions differ."""
-    for part, unjudged in _UNJUDGED.items():
-        attribute = part.rpartition(" ")[2]
-        ours, theirs = getattr(head, attribute), getattr(base, attribute)
+    for field, (part, unjudged) in _PARTS.items():
+        ours, theirs = getattr(head, field), getattr(base, field)
         if ours != theirs:
-            if attribute == "libraries":
-                ours, theirs = _only_what_differs(ours, theirs)
-            yield Difference(part, theirs, ours, unjudged)
+            if field == "libraries":
+                ours, theirs = _only_in(ours, theirs), _only_in(theirs, ours)
+            yield Difference(part, ", ".join(theirs), ", ".join(ours), unjudged)
 
 
 def other_parts(base: Provenance, head: Provenance) -> str:
@@ -194,7 +194,5 @@ def other_parts(base: Provenance, head: Provenance) -> str:
     return " and ".join(reversed(other))
 
 
-def _only_what_differs(ours: str, theirs: str) -> tuple[str, str]:
-    mine, others = ours.split(", "), theirs.split(", ")
-    kept = [", ".join(name for name in one if name not in other) for one, other in ((mine, others), (others, mine))]
-    return kept[0] or "none of the others", kept[1] or "none of the others"
+def _only_in(own: Sequence[str], others: Sequence[str]) -> list[str]:
+    return [one for one in own if one not in others] or ["none of the others"]

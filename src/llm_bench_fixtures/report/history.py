@@ -155,7 +155,7 @@ def titles_of(groups: Sequence[Group]) -> dict[Fingerprint, str]:
     firsts: dict[str, list[str]] = {}
     for group in groups:
         fingerprint, parts = group.fingerprint, group.fingerprint.parts
-        title = f"{fingerprint.model} on {short_machine(group.runs[-1].provenance.hardware)}"
+        title = f"{', '.join(fingerprint.model)} on {short_machine(group.runs[-1].provenance.hardware)}"
         first = firsts.setdefault(title, parts)
         more = [part for part in parts if part not in first]
         if parts != first:
@@ -255,7 +255,7 @@ def _section(title: str, group: Group, charts: Sequence[spec.Chart], links: Mapp
         if link := links.get(run.provenance.commit):
             linked |= {place_of(run): link, commit_cell(run.provenance): link}
     steps, of = _step_table(group), group.fingerprint
-    facts = [("machine", of.machine), ("process", of.process), ("libraries", of.libraries), ("corpus", of.corpus)]
+    facts = [(name, ", ".join(getattr(of, name))) for name in ("machine", "process", "libraries", "corpus")]
     return {
         "title": title,
         "facts": [*facts, ("fingerprint", of.digest)],
