@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
-from llm_bench_fixtures.gate.rules import NamedRule, Rules, check_marks, check_targets, in_words, parse_rules
+from llm_bench_fixtures.gate.rules import NamedRule, Rules, check_marks, check_targets, parse_rules, rule_in_words
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Force, Kind, Metric, Tolerance, Unit, registry
 from llm_bench_fixtures.results.metrics.quality import MLPERF_FLOOR
 
@@ -145,4 +145,4 @@ def test_unknown_metrics_are_refused_with_those_that_are_known() -> None:
     ],
 )
 def test_a_tolerance_in_words(name: str, rule: Tolerance, words: str) -> None:
-    assert in_words(rule, METRIC[name]) == words
+    assert rule_in_words(rule, METRIC[name]) == words

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio
+from llm_bench_fixtures.gate.verdicts import Verdict, judge_change, log_ratio
 from llm_bench_fixtures.results.metrics import Direction, Tolerance
 from llm_bench_fixtures.results.metrics.quality import MLPERF_FLOOR
 
@@ -52,7 +52,7 @@ UNCHANGED, INCONCLUSIVE = Verdict.UNCHANGED, Verdict.INCONCLUSIVE
 def test_each_state(
     direction: Direction, rule: Tolerance, base: float, head: float, margin: float, verdict: Verdict
 ) -> None:
-    assert judge(direction, rule, base, head, margin) is verdict
+    assert judge_change(direction, rule, base, head, margin) is verdict
 
 
 positive = st.floats(1e-6, 1e12)
@@ -64,22 +64,22 @@ MIRRORED = {REGRESSED: IMPROVED, IMPROVED: REGRESSED}
 def test_swapping_the_two_mirrors_the_verdict(
     direction: Direction, rule: Tolerance, base: float, head: float, margin: float
 ) -> None:
-    verdict = judge(direction, rule, base, head, margin)
-    assert judge(direction, rule, head, base, margin) is MIRRORED.get(verdict, verdict)
+    verdict = judge_change(direction, rule, base, head, margin)
+    assert judge_change(direction, rule, head, base, margin) is MIRRORED.get(verdict, verdict)
 
 
 @given(rules, positive, positive, st.floats(0, 2))
 def test_where_there_is_no_better_swapping_changes_nothing(
     rule: Tolerance, base: float, head: float, margin: float
 ) -> None:
-    assert judge(NEITHER, rule, base, head, margin) is judge(NEITHER, rule, head, base, margin)
+    assert judge_change(NEITHER, rule, base, head, margin) is judge_change(NEITHER, rule, head, base, margin)
 
 
 @given(st.floats(0.5, 2), st.floats(0, 0.5), st.integers(-20, 20))
 def test_a_relative_tolerance_knows_no_unit(change: float, relative: float, power: int) -> None:
     """Scaling by a power of two is exact."""
     rule = Tolerance(relative=relative)
-    assert judge(LOWER, rule, 1.0, change) is judge(LOWER, rule, 2.0**power, change * 2.0**power)
+    assert judge_change(LOWER, rule, 1.0, change) is judge_change(LOWER, rule, 2.0**power, change * 2.0**power)
 
 
 def test_a_ratio_with_nothing_is_infinite() -> None:

@@ -11,8 +11,8 @@ from run_factory import make_provenance, make_record, make_run, make_variant, ma
 from llm_bench_fixtures.history.together import (
     differences,
     fingerprint_of,
-    grouped,
     is_same_run,
+    pools_of,
     why_apart,
     why_runs_apart,
 )
@@ -124,7 +124,7 @@ def test_runs_of_other_tests_and_variants_may_be_put_together() -> None:
 
 def test_each_run_joins_those_that_it_is_like() -> None:
     runs = [make_run([make_record()], provenance=make_provenance(hardware=name)) for name in "abab"]
-    assert grouped(runs) == [[0, 2], [1, 3]]
+    assert pools_of(runs) == [[0, 2], [1, 3]]
 
 
 def test_one_run_in_two_files_is_found_by_its_times() -> None:
@@ -143,4 +143,4 @@ def test_a_run_that_holds_rounds_of_another_is_found() -> None:
 def test_a_run_joins_only_those_that_it_may_all_be_put_together_with() -> None:
     """The first has no bf16, so that it can't tell the other two apart. Bug: all three were pooled."""
     variants = [[make_variant()], *([make_variant(), make_variant("bf16", configuration=name)] for name in ("a", "b"))]
-    assert grouped([make_run([make_record()], one) for one in variants]) == [[0, 1], [2]]
+    assert pools_of([make_run([make_record()], one) for one in variants]) == [[0, 1], [2]]

@@ -12,7 +12,7 @@ from transformers import AutoConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
-from llm_bench_fixtures.models.attention import check_dtype, check_known, in_words, known_attentions
+from llm_bench_fixtures.models.attention import attention_in_words, check_dtype, check_known, known_attentions
 from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
@@ -54,7 +54,7 @@ def test_it_is_named_with_what_else_a_variant_does(make_request: MakeRequest) ->
     ("name", "words"), [("sdpa", "sdpa attention"), ("flex_attention", "flex_attention"), ("", "")]
 )
 def test_a_label_says_attention_once(name: str, words: str) -> None:
-    assert in_words(name) == words
+    assert attention_in_words(name) == words
 
 
 def test_a_variant_of_ones_own_has_its_own(make_request: MakeRequest) -> None:

@@ -23,7 +23,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdi
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status
-from llm_bench_fixtures.results.storage import RESULTS_FILE, bounded, read_run, write_run
+from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, with_texts_cut, write_run
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
 from llm_bench_fixtures.text import LONGEST
 
@@ -174,4 +174,4 @@ def test_whatever_texts_come_in_the_run_that_is_written_can_be_read(texts: list[
 
 def test_texts_of_usual_length_and_all_numbers_stay_as_they_are() -> None:
     run = full_run(provenance=make_provenance(passed_over=("a: no such folder",)))
-    assert bounded(run) == run
+    assert with_texts_cut(run) == run

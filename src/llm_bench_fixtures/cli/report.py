@@ -27,7 +27,7 @@ from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP
-from llm_bench_fixtures.history.together import grouped, is_same_run
+from llm_bench_fixtures.history.together import is_same_run, pools_of
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_size
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report, write_runs_report
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     _check_output(arguments.output, (*paths, *([against] if against else [])))
     progress = Progress(ConsoleProgress())
     found, unreadable = _read(paths, progress)
-    runs = [_pooled([found[place] for place in places]) for places in grouped(found)]
+    runs = [_pooled([found[place] for place in places]) for places in pools_of(found)]
     if arguments.fit:
         runs = [replace(one, provenance=replace(one.provenance, fit_bytes=arguments.fit)) for one in runs]
     if len(runs) == 1:

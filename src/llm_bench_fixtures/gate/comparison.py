@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate import margins
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.rules import Rules, check_saved_marks
-from llm_bench_fixtures.gate.verdicts import CLOCKED, Judgement, Verdict, at_base_speed, judge
+from llm_bench_fixtures.gate.verdicts import CLOCKED, Judgement, Verdict, at_base_speed, judge_change
 from llm_bench_fixtures.history.together import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
 from llm_bench_fixtures.results.metrics.tasks import task_metrics, with_tasks
@@ -195,7 +195,7 @@ class _Comparer:
             verdict = Verdict.NOT_MEASURED
         else:
             level = at_base_speed(values.head, metric, values.slowdown)
-            verdict = judge(metric.direction, rule, values.base, level, values.margin)
+            verdict = judge_change(metric.direction, rule, values.base, level, values.margin)
         slowdown = values.slowdown if metric.unit in CLOCKED else 1.0
         known = values.margin if margins.has_own_noise(metric) else math.inf
         return Judgement(subject, metric, rule, verdict, values.base, values.head, slowdown, known, reason)

@@ -14,7 +14,7 @@ from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.text import printable
 
 
-def in_words(rule: Tolerance, metric: Metric) -> str:
+def rule_in_words(rule: Tolerance, metric: Metric) -> str:
     """The change that the rule allows: "10 % or 5.00 MB"."""
     parts = [format_share(rule.relative)] if rule.relative else []
     parts += [with_unit(rule.absolute, metric)] if rule.absolute else []

@@ -33,7 +33,7 @@ WORSE = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE)
 BETTER = (Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
 
 
-def judge(direction: Direction, rule: Tolerance, base: float, head: float, margin: float = 0.0) -> Verdict:
+def judge_change(direction: Direction, rule: Tolerance, base: float, head: float, margin: float = 0.0) -> Verdict:
     """The verdict on two values that are both there. margin: a log ratio up to which they can't be told apart.
 
     |log(head / base)| is compared with log(1 + tolerance), so that swapping the two values mirrors the verdict. Where a

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from itertools import chain
 
-from llm_bench_fixtures.models.attention import in_words
+from llm_bench_fixtures.models.attention import attention_in_words
 from llm_bench_fixtures.models.backend import MEASURING
 from llm_bench_fixtures.models.backends import LIBRARIES
 from llm_bench_fixtures.options.table import flag_of
@@ -73,7 +73,7 @@ def is_same_run(one: Run, other: Run) -> bool:
     return any(times and rounds[1].get(test) == times for test, times in rounds[0].items())
 
 
-def grouped(runs: Sequence[Run]) -> list[list[int]]:
+def pools_of(runs: Sequence[Run]) -> list[list[int]]:
     """Which of the runs may be put together, by their places; each in the first group whose runs it may all join."""
     groups: list[list[int]] = []
     for place, run in enumerate(runs):
@@ -133,7 +133,7 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
 def _process(provenance: Provenance) -> Iterator[str]:
     yield "on CPU" if provenance.device == "cpu" else f"on {provenance.device}"
     yield "one process per variant" if provenance.isolated else "one process for all variants"
-    yield in_words(provenance.attention)
+    yield attention_in_words(provenance.attention)
     if placed := provenance.options.get("device_map"):
         yield f"layers placed by {placed}"
 

@@ -33,7 +33,7 @@ def known_attentions() -> tuple[str, ...]:
     return tuple(name for name in names if "paged" not in name and "/" not in name)
 
 
-def in_words(name: str) -> str:
+def attention_in_words(name: str) -> str:
     """The name as sentences and labels have it; empty for none."""
     return f"{name} attention" if name and "attention" not in name else name
 
@@ -60,7 +60,7 @@ def check_attention(request: LoadRequest) -> None:
         others = [other for other in known_attentions() if not _refusal(config, other, trust_remote_code=trusts)]
         there_are = ", ".join(others) or "none"
         raise BackendUnavailable(
-            f"{config.model_type} can't run with {in_words(name)} here, but with {there_are}: {reason}"
+            f"{config.model_type} can't run with {attention_in_words(name)} here, but with {there_are}: {reason}"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
+from llm_bench_fixtures.models.attention import asked_attention, attention_in_words, attention_of
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
@@ -201,7 +201,7 @@ def source_facts(
     attention: the implementation that was asked for, if one was; that which runs is named in the label.
     """
     text = config.get_text_config()
-    runs = f", {in_words(attention_of(config))}" if attention else ""
+    runs = f", {attention_in_words(attention_of(config))}" if attention else ""
     return ModelFacts(
         label=f"{label}{runs}",
         weight_bytes=weight_bytes,

@@ -19,7 +19,7 @@ from llm_bench_fixtures.results.pooled import OF_QUALITY, summed
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
-from llm_bench_fixtures.results.storage import bounded
+from llm_bench_fixtures.results.storage import with_texts_cut
 
 DONE = (Status.MEASURED, Status.SKIPPED)  # what a session that goes on with another doesn't do again
 
@@ -67,7 +67,7 @@ class RunBuilder:
 
     def record(self, test: str) -> Record:
         """Record of a benchmark so far. Raises KeyError for one that has none."""
-        return self._records[bounded(test)]
+        return self._records[with_texts_cut(test)]
 
     def usual_s(self, identifier: str) -> float:
         """Geometric mean of the latencies of the variant's benchmarks so far; infinite where there are none."""
@@ -81,7 +81,7 @@ class RunBuilder:
 
     def add_variant(self, variant: VariantResult) -> None:
         """Keep the variant in place of one of the same id."""
-        variant = bounded(variant)
+        variant = with_texts_cut(variant)
         self._variants[variant.id] = variant
 
     def add_equivalence(self, identifier: str, found: Equivalence) -> None:
@@ -95,23 +95,23 @@ class RunBuilder:
 
     def add_load(self, point: LoadPoint) -> None:
         """Keep what a rate of requests made of a server, in place of one of the same test, rate and lengths."""
-        point = bounded(point)
+        point = with_texts_cut(point)
         self._loads[_place(point)] = point
 
     def add_checked(self, test: str, reason: str) -> None:
         """Note that a test that is no benchmark ended, as in Run.checked."""
-        self._checked[bounded(test)] = bounded(reason)
+        self._checked[with_texts_cut(test)] = with_texts_cut(reason)
 
     def add_record(self, record: Record) -> None:
         """Keep the record in place of one of the same test."""
-        record = bounded(record)
+        record = with_texts_cut(record)
         self._own.add(record.test)
         self._records[record.test] = record
 
     def add_unmeasured(self, record: Record) -> None:
         """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason; what
         was measured and had no time for more stays measured."""
-        record = bounded(record)
+        record = with_texts_cut(record)
         measured = self._records.get(record.test, record)
         is_done = record.status is Status.NOT_REACHED and measured.status is Status.MEASURED
         status = Status.MEASURED if is_done else record.status
@@ -122,7 +122,7 @@ class RunBuilder:
         before, phases = self._before, {phase.value: seconds for phase, seconds in phase_s.items()}
         kept = {test for test, one in self._records.items() if one.status is Status.MEASURED} - self._own
         return Run(
-            provenance=bounded(provenance),
+            provenance=with_texts_cut(provenance),
             reference=self.reference,
             variants=tuple(self._with_quality(self._with_equivalence(one)) for one in self._variants.values()),
             records=with_expected_variance(self._records.values()),
@@ -131,7 +131,7 @@ class RunBuilder:
             interrupted=interrupted,
             instrumentation_ratios=dict(self._instrumentation_ratios),
             loads=tuple(self._loads.values()),
-            scenarios=bounded(self.scenarios),
+            scenarios=with_texts_cut(self.scenarios),
             checked=dict(self._checked),
             earlier=tuple(before.sessions(kept)) if before else (),
         )

@@ -162,12 +162,12 @@ def decode(data: bytes, kind: type[T], path: object) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        raise DamagedResults(f"{path} is damaged: {in_words(str(error))}") from error
+        raise DamagedResults(f"{path} is damaged: {fault_in_words(str(error))}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableResults(f"{path} can't be read as JSON: {error}") from error
 
 
-def in_words(message: str) -> str:
+def fault_in_words(message: str) -> str:
     """Msgspec's message, the field first: "records[0].rounds_s[3]: expected a number >= 1e-09"."""
     what, _, where = message.partition(" - at ")
     what = re.sub("`([^`]+)`", lambda kinds: " or ".join(KINDS.get(kind, kind) for kind in kinds[1].split(" | ")), what)
@@ -243,19 +243,19 @@ def _raw_fits(record: Record) -> bool:
     return whole and {len(record.batches_s), len(record.tokens_s)} <= {0, rounds} and len(record.energy_j) <= rounds
 
 
-def bounded(value: T) -> T:
+def with_texts_cut(value: T) -> T:
     """The value with each of its texts, names included, cut to what readers take."""
     cut: Any = value
     if isinstance(value, str):
         cut = value if len(value) <= LONGEST else without_middle(value)
     elif isinstance(value, Mapping):
-        cut = {bounded(name): bounded(one) for name, one in value.items()}
+        cut = {with_texts_cut(name): with_texts_cut(one) for name, one in value.items()}
     elif isinstance(value, tuple) and not (value and isinstance(value[0], float)):  # rounds have many thousand times
-        cut = tuple(map(bounded, value))
+        cut = tuple(map(with_texts_cut, value))
     elif isinstance(value, msgspec.Struct):
-        cut = msgspec.structs.replace(value, **bounded(msgspec.structs.asdict(value)))
+        cut = msgspec.structs.replace(value, **with_texts_cut(msgspec.structs.asdict(value)))
     elif is_dataclass(value) and not isinstance(value, type):
-        cut = replace(value, **{field.name: bounded(getattr(value, field.name)) for field in fields(value)})
+        cut = replace(value, **{field.name: with_texts_cut(getattr(value, field.name)) for field in fields(value)})
     return cast(T, cut)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.reading import refusal
-from llm_bench_fixtures.results.storage import in_words
+from llm_bench_fixtures.results.storage import fault_in_words
 from llm_bench_fixtures.version import __version__
 
 MEASURES = "llm-bench"  # the resource of which each node has one
@@ -138,7 +138,7 @@ def parse_matrix(text: str, file: str) -> Matrix:
 
 def _in_words(message: str) -> str:
     """Msgspec's message, with what to write instead."""
-    told, table = in_words(message), message.rpartition("$.")[2].rstrip("`")
+    told, table = fault_in_words(message), message.rpartition("$.")[2].rstrip("`")
     if found := UNKNOWN_KEY.search(message):
         key, place = found.groups()
         known = (AXES[place] if place else Matrix).__struct_fields__

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from llm_bench_fixtures.gate.comparison import Comparison
-from llm_bench_fixtures.gate.rules import in_words
+from llm_bench_fixtures.gate.rules import rule_in_words
 from llm_bench_fixtures.gate.verdicts import BETTER, WORSE, Judgement, Verdict
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table, Tone
@@ -122,7 +122,7 @@ def rows_of(comparison: Comparison) -> tuple[JudgedRow, ...]:
             raw_ratio=one.raw_ratio if one.slowdown != 1.0 else None,
             interval=one.interval,
             is_advisory=not one.is_blocking,
-            allowed=in_words(one.rule, one.metric),
+            allowed=rule_in_words(one.rule, one.metric),
             reason=printable(one.reason),
         )
 

@@ -14,7 +14,7 @@ from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks_of
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Drawback, Outcome, Pick, drawbacks_of, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import Meeting, Standings, meeting_of, standings_for
-from llm_bench_fixtures.gate.rules import in_words
+from llm_bench_fixtures.gate.rules import rule_in_words
 from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.report.words import quality
@@ -382,7 +382,7 @@ def _tie_words(pick: Pick) -> str:
     """Why the choices aren't ranked. Memory may differ by less than its tolerance, or at some of its peaks alone."""
     if pick.metric in PEAKS:
         metric = METRIC_BY_NAME[pick.metric]
-        return f"Too close in memory to rank, with peaks within {in_words(metric.default_tolerance, metric)}"
+        return f"Too close in memory to rank, with peaks within {rule_in_words(metric.default_tolerance, metric)}"
     return f"No measurable difference in {pick.reader.quantity}"
 
 
