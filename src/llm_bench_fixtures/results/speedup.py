@@ -47,7 +47,7 @@ def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
     their variant's drift between cases."""
     known = _with_expectation(tuple(records))
     alike = like_cases(known)
-    drifts = {variant: _drift((one, _in_one_run(one)) for one in own) for variant, own in alike.items()}
+    drifts = {variant: _drift((one, _ratio_to_reference(one)) for one in own) for variant, own in alike.items()}
     return tuple(replace(one, drift=drifts.get(one.variant) or NO_PRIOR) if one.reference_s else one for one in known)
 
 
@@ -102,36 +102,35 @@ def _drift(alike: Iterable[tuple[Record, LogRatio | None]]) -> VarianceEstimate 
 
 def record_log_ratio(record: Record) -> LogRatio | None:
     """Log ratio of the reference over the record; None where it has too few rounds in blocks."""
-    return mean_log_ratio([record])
-
-
-def mean_log_ratio(cases: Sequence[Record]) -> LogRatio | None:
-    """Mean log ratio of the reference over a variant, across its cases; None where any has too few rounds in blocks."""
-    return _mean(log_ratios_by_run(cases))
+    return _mean_of_runs(log_ratios_by_run([record]))
 
 
 def log_ratios_by_run(cases: Sequence[Record]) -> list[LogRatio | None]:
     """Log ratio of the reference over a variant, across its cases, in each run; None where any has too few rounds in
     blocks."""
-    return _by_run([[_in_one_run(one) for one in case.by_run] for case in cases])
+    return _means_of_cases([[_ratio_to_reference(one) for one in case.by_run] for case in cases])
 
 
-def _by_run(cases: Sequence[Sequence[LogRatio | None]]) -> list[LogRatio | None]:
-    """cases: each one's log ratio in each run. The same processes ran all cases of a run, so their mean comes first."""
-    runs = [[one for one in run if one is not None] for run in zip(*cases, strict=True)]
-    return [mean_over_cases(run) if len(run) == len(cases) else None for run in runs]
-
-
-def _mean(by_run: Sequence[LogRatio | None]) -> LogRatio | None:
-    known = [one for one in by_run if one is not None]
-    return mean_over_runs(known) if known else None
-
-
-def _in_one_run(record: Record | None) -> LogRatio | None:
+def _ratio_to_reference(record: Record | None) -> LogRatio | None:
+    """In one run."""
     if record is None or not record.reference_s:
         return None
     ratio = log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
     return replace(ratio, drift=record.drift) if ratio else None
+
+
+def _means_of_cases(cases: Sequence[Sequence[LogRatio | None]]) -> list[LogRatio | None]:
+    """The mean in each run. cases: each one's log ratio in each run.
+
+    The same processes ran all cases of a run, so their mean comes first, and that of the runs after it.
+    """
+    runs = [[one for one in run if one is not None] for run in zip(*cases, strict=True)]
+    return [mean_over_cases(run) if len(run) == len(cases) else None for run in runs]
+
+
+def _mean_of_runs(by_run: Sequence[LogRatio | None]) -> LogRatio | None:
+    known = [one for one in by_run if one is not None]
+    return mean_over_runs(known) if known else None
 
 
 def record_speedup(record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
@@ -141,7 +140,7 @@ def record_speedup(record: Record, confidence: float = CONFIDENCE) -> Speedup | 
 
 def mean_speedup(cases: Sequence[Record], confidence: float = CONFIDENCE) -> Speedup | None:
     """A variant's speed-up over its cases; None where any has too few rounds in blocks."""
-    return _speedup(mean_log_ratio(cases), cases, confidence)
+    return _speedup(_mean_of_runs(log_ratios_by_run(cases)), cases, confidence)
 
 
 def drifts_apart(alike: Sequence[tuple[Record, Record]]) -> list[VarianceEstimate | None]:
@@ -160,9 +159,9 @@ def mean_speedup_between(
 
     apart: `drifts_apart`. Where a run doesn't know it, what each variant drifts from the reference adds up.
     """
-    ratios = [[*starmap(_drifting, zip_longest(_ratios_between(pair), apart))] for pair in pairs]
-    ratio = _mean(_by_run(ratios))
-    return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)
+    ratios = [[*starmap(_with_drift, zip_longest(_ratios_between(pair), apart))] for pair in pairs]
+    mean = _mean_of_runs(_means_of_cases(ratios))
+    return _speedup(mean, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)
 
 
 def _speedup(ratio: LogRatio | None, cases: Sequence[Record], confidence: float) -> Speedup | None:
@@ -172,14 +171,14 @@ def _speedup(ratio: LogRatio | None, cases: Sequence[Record], confidence: float)
 def _ratios_between(pair: tuple[Record, Record]) -> list[LogRatio | None]:
     """Log ratio of the second over the first, in each run."""
     of, over = pair
-    return [*starmap(_between, zip(of.by_run, over.by_run, strict=True))]
+    return [*starmap(_ratio_between, zip(of.by_run, over.by_run, strict=True))]
 
 
-def _drifting(ratio: LogRatio | None, drift: VarianceEstimate | None) -> LogRatio | None:
+def _with_drift(ratio: LogRatio | None, drift: VarianceEstimate | None) -> LogRatio | None:
     return replace(ratio, drift=drift) if ratio and drift else ratio
 
 
-def _between(of: Record | None, over: Record | None) -> LogRatio | None:
+def _ratio_between(of: Record | None, over: Record | None) -> LogRatio | None:
     """Two records of one run. If they share blocks, it comes from the pairs of their rounds there; else from how each
     compares with the reference."""
     if of is None or over is None:
@@ -189,7 +188,7 @@ def _between(of: Record | None, over: Record | None) -> LogRatio | None:
         of_s, over_s = [of.rounds_s[own] for own, _ in shared], [over.rounds_s[other] for _, other in shared]
         ratio = log_ratio(over_s, of_s, expected)
         return replace(ratio, drift=of.drift.plus(over.drift)) if ratio else None
-    own, other = _in_one_run(of), _in_one_run(over)
+    own, other = _ratio_to_reference(of), _ratio_to_reference(over)
     return None if own is None or other is None else own.minus(other)
 
 
