@@ -151,7 +151,7 @@ def claims(run: Run, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
     """Claims that the report may make of a variant next to the reference."""
     by_variant = headline_of(cast("Run", run)).common
     common = {record.test: record for record in by_variant.values()}
-    seen = Evidence(by_variant, {}, {}, {}, {}, cast("Run", run), noise_floor(run), MachineNoise(), {}, {})
+    seen = Evidence(by_variant, {}, {}, {}, {}, cast("Run", run), noise_floor(run), MachineNoise(), lambda *_: ())
     for speed in _comparable(run, speeds) if seen.reference else []:
         found = seen.gain(common[speed.test], by_variant[run.reference])
         if found.is_faster or found.is_slower:

@@ -7,8 +7,9 @@ noise floor. On a noisy machine no difference between variants is claimed that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from llm_bench_fixtures.answer.headline import Headline, headline_of, place_of
 from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
@@ -29,10 +30,8 @@ class Evidence(Headline):
     noise: NoiseFloor
     """How far apart identical work comes out that was measured at different times."""
     machine: MachineNoise
-    alike: Mapping[str, Sequence[Record]]
-    """Each variant's like cases."""
-    apart: dict[tuple[str, ...], list[VarianceEstimate | None]] = field(compare=False)
-    """Drifts of two variants that were asked for before."""
+    drifts_between: Callable[[str, str], Sequence[VarianceEstimate | None]] = field(compare=False, repr=False)
+    """How far two variants drift against each other, in each run."""
 
     @property
     def reference(self) -> Record | None:
@@ -95,14 +94,7 @@ class Evidence(Headline):
         if over.variant == self.run.reference:
             return self.speedup(of, self.confidence)
         pairs = zip(self.cases_of(of), self.cases_of(over), strict=True)
-        return mean_speedup_between(list(pairs), self.confidence, self._apart(of.variant, over.variant))
-
-    def _apart(self, *variants: str) -> list[VarianceEstimate | None]:
-        """How far two variants drift against each other, in each run."""
-        if variants not in self.apart:
-            of, over = ({place_of(one): one for one in self.alike.get(variant, ())} for variant in variants)
-            self.apart[variants] = drifts_apart([(one, over[place]) for place, one in of.items() if place in over])
-        return self.apart[variants]
+        return mean_speedup_between(list(pairs), self.confidence, self.drifts_between(of.variant, over.variant))
 
     def cases_of(self, record: Record) -> tuple[Record, ...]:
         """The records that it stands for: of all cases of one prompt, or itself; with all their rounds."""
@@ -119,5 +111,12 @@ def evidence_of(run: Run) -> Evidence:
     """The evidence of a run without its sweep over threads."""
     run = without_sweep(run)
     floor = noise_floor(run)
-    noise, alike = machine_noise(run, floor), like_cases(run.measured())
-    return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=noise, alike=alike, apart={})
+    drifts = cache(partial(_drifts_between, like_cases(run.measured())))
+    machine = machine_noise(run, floor)
+    return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=machine, drifts_between=drifts)
+
+
+def _drifts_between(alike: Mapping[str, Sequence[Record]], *variants: str) -> list[VarianceEstimate | None]:
+    """How far two variants drift against each other, in each run. alike: each variant's like cases."""
+    of, over = ({place_of(one): one for one in alike.get(variant, ())} for variant in variants)
+    return drifts_apart([(one, over[key]) for key, one in of.items() if key in over])
