@@ -9,7 +9,7 @@ import pytest
 from run_factory import make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.answer.noise import MachineNoise
-from llm_bench_fixtures.answer.threads import THREADS, in_threads, without_sweep
+from llm_bench_fixtures.answer.threads import THREADS, compare_threads, without_sweep
 from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 
@@ -32,7 +32,7 @@ def run_of(*others: Record) -> Run:
 
 
 def test_each_is_compared_with_itself_by_default() -> None:
-    slower, faster = in_threads(run_of(), CALM)
+    slower, faster = compare_threads(run_of(), CALM)
     assert (slower.threads, slower.of.variant, slower.over.variant) == (1, "fp32-1t", "fp32")
     assert (faster.of.variant, faster.over.variant) == ("bf16-1t", "bf16")
     assert slower.found is not None
@@ -45,15 +45,15 @@ def test_each_is_compared_with_itself_by_default() -> None:
 
 def test_nothing_is_claimed_that_identical_work_shows_too() -> None:
     noisy = MachineNoise(least=0.4, most=1.6, comparisons=5)
-    assert not any(one.is_better or one.is_worse for one in in_threads(run_of(), noisy))
+    assert not any(one.is_better or one.is_worse for one in compare_threads(run_of(), noisy))
 
 
 def test_without_blocks_and_without_the_default_nothing_is_compared() -> None:
     run = run_of()
     bare = [replace(one, reference_s=()) for one in run.records]
-    assert [one.found for one in in_threads(replace(run, records=tuple(bare)), CALM)] == [None, None]
+    assert [one.found for one in compare_threads(replace(run, records=tuple(bare)), CALM)] == [None, None]
     no_default = tuple(one for one in run.records if one.variant != "bf16")
-    assert [one.of.variant for one in in_threads(replace(run, records=no_default), CALM)] == ["fp32-1t"]
+    assert [one.of.variant for one in compare_threads(replace(run, records=no_default), CALM)] == ["fp32-1t"]
 
 
 def test_the_rest_of_a_run_is_without_the_sweep() -> None:
@@ -81,4 +81,4 @@ def test_of_pooled_runs_each_is_without_it() -> None:
     pooled = pooled_run([run_of(make_record("fp32")), run_of(make_record("fp32"))])
     rest = without_sweep(pooled)
     assert [len(one.variants) for one in (rest, *getattr(rest, "runs", ()))] == [2, 2, 2]
-    assert [one.is_better for one in in_threads(pooled, CALM)] == [False, True]
+    assert [one.is_better for one in compare_threads(pooled, CALM)] == [False, True]

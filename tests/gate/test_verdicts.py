@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.gate.verdicts import Verdict, judge_change, log_ratio
+from llm_bench_fixtures.gate.verdicts import Verdict, judge_change, log_change
 from llm_bench_fixtures.results.metrics import Direction, Tolerance
 from llm_bench_fixtures.results.metrics.quality import MLPERF_FLOOR
 
@@ -83,9 +83,9 @@ def test_a_relative_tolerance_knows_no_unit(change: float, relative: float, powe
 
 
 def test_a_ratio_with_nothing_is_infinite() -> None:
-    assert log_ratio(0.0, 0.0) == 0
-    assert log_ratio(0.0, 2.0) == math.inf
-    assert log_ratio(2.0, 0.0) == -math.inf
-    assert log_ratio(2.0, 1.0) == -math.log(2)
-    assert log_ratio(-2.0, -1.0) == math.log(2)
-    assert log_ratio(-1.0, 1.0) == math.inf
+    assert log_change(0.0, 0.0) == 0
+    assert log_change(0.0, 2.0) == math.inf
+    assert log_change(2.0, 0.0) == -math.inf
+    assert log_change(2.0, 1.0) == -math.log(2)
+    assert log_change(-2.0, -1.0) == math.log(2)
+    assert log_change(-1.0, 1.0) == math.inf

@@ -25,7 +25,7 @@ from llm_bench_fixtures.errors import (
     UnusableHistory,
 )
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
-from llm_bench_fixtures.history.connections import begun, engine_of
+from llm_bench_fixtures.history.connections import engine_of, transaction
 from llm_bench_fixtures.history.database import Database
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.saved import Address, bless, judged_run, read_saved_run, saved_at
@@ -215,7 +215,7 @@ def test_nobody_who_reads_headings_keeps_a_transaction(history: Database, monkey
     monkeypatch.setattr("llm_bench_fixtures.history.connections.WAIT_BUDGET_S", 0.01)
     reading = history.newest_first(pytest.fail)
     found = [next(reading), next(reading)]
-    with begun(history.url, writes=True) as other:
+    with transaction(history.url, writes=True) as other:
         other.exec_driver_sql("ALTER TABLE runs ADD COLUMN more INTEGER")
     assert numbers([*found, *reading]) == ["3", "2", "1", "4"]
 
@@ -231,12 +231,12 @@ def test_nobody_opens_a_connection_within_a_transaction(history: Database, monke
         assert not is_open
         is_open = True
         try:
-            with begun(url, **kind) as connection:
+            with transaction(url, **kind) as connection:
                 yield connection
         finally:
             is_open = False
 
-    monkeypatch.setattr("llm_bench_fixtures.history.database.begun", alone)
+    monkeypatch.setattr("llm_bench_fixtures.history.database.transaction", alone)
     assert numbers(history.newest(0, pytest.fail)[0]) == ["4", "1", "2", "3"]
     assert numbers(list(history.newest_first(pytest.fail))) == ["3", "2", "1", "4"]
     assert len(list(history.values(["latency_s"], pytest.fail))) == 4

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from llm_bench_fixtures.answer.headline import Headline, headline_of, place_of
+from llm_bench_fixtures.answer.headline import Headline, case_key, headline_of
 from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
 from llm_bench_fixtures.answer.threads import without_sweep
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
@@ -118,5 +118,5 @@ def evidence_of(run: Run) -> Evidence:
 
 def _drifts_between(alike: Mapping[str, Sequence[Record]], *variants: str) -> list[VarianceEstimate | None]:
     """How far two variants drift against each other, in each run. alike: each variant's like cases."""
-    of, over = ({place_of(one): one for one in alike.get(variant, ())} for variant in variants)
+    of, over = ({case_key(one): one for one in alike.get(variant, ())} for variant in variants)
     return drifts_apart([(one, over[key]) for key, one in of.items() if key in over])

@@ -174,14 +174,14 @@ def _suitability(case: Case) -> tuple[bool, int, int]:
 
 def _by_digest(records: Sequence[Record]) -> _ByDigest:
     """Records by workload and variant, each from the case that most variants ran: measured next to each other."""
-    variants = Counter(place for place, _ in {(place_of(record), record.variant) for record in records})
+    variants = Counter(place for place, _ in {(case_key(record), record.variant) for record in records})
     found: dict[str, dict[str, Record]] = {record.digest: {} for record in records}  # the earliest first
-    for record in sorted(records, key=lambda record: -variants[place_of(record)]):
+    for record in sorted(records, key=lambda record: -variants[case_key(record)]):
         found[record.digest].setdefault(record.variant, record)
     return found
 
 
-def place_of(record: Record) -> tuple[str, str, str]:
+def case_key(record: Record) -> tuple[str, str, str]:
     """Scenario, case and workload: what variants that are compared have in common."""
     return record.scenario, record.case, record.digest
 

@@ -37,7 +37,7 @@ class InThreads:
         return self.found is not None and self.found.is_slower and not self.is_hidden
 
 
-def in_threads(run: Run, machine: MachineNoise) -> tuple[InThreads, ...]:
+def compare_threads(run: Run, machine: MachineNoise) -> tuple[InThreads, ...]:
     """Every comparison of the sweep, in its order. All intervals hold together with 95 % (Bonferroni)."""
     pairs = list(_pairs(run))
     confidence = 1 - (1 - CONFIDENCE) / max(len(pairs), 1)

@@ -39,7 +39,7 @@ def judge_change(direction: Direction, rule: Tolerance, base: float, head: float
     |log(head / base)| is compared with log(1 + tolerance), so that swapping the two values mirrors the verdict. Where a
     metric has no better or worse, any change beyond the tolerance is a regression.
     """
-    size = abs(log_ratio(base, head))
+    size = abs(log_change(base, head))
     if size <= math.log1p(rule.relative) + ROUNDING or abs(head - base) <= rule.absolute * (1 + ROUNDING):
         return Verdict.UNCHANGED
     excused = rule.floor is None or size <= math.log1p(rule.floor) + ROUNDING
@@ -49,7 +49,7 @@ def judge_change(direction: Direction, rule: Tolerance, base: float, head: float
     return Verdict.REGRESSED if is_worse or direction is Direction.NEITHER else Verdict.IMPROVED
 
 
-def log_ratio(base: float, head: float) -> float:
+def log_change(base: float, head: float) -> float:
     """log(head / base): 0 where the two are equal, infinite where one of them is 0 or only one is negative.
 
     Two negative values have the log ratio of their sizes, with the sign of head - base.
@@ -109,7 +109,7 @@ class Judgement:
 def _ratio(base: float | None, head: float | None) -> float | None:
     if base is None or head is None:
         return None
-    ratio = log_ratio(base, head)
+    ratio = log_change(base, head)
     return math.exp(ratio) if abs(ratio) <= LARGEST_LOG_RATIO else None
 
 

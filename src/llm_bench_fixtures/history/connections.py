@@ -85,7 +85,7 @@ def _begin_on_server(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def begun(url: str, *, writes: bool = False) -> Iterator[sa.Connection]:
+def transaction(url: str, *, writes: bool = False) -> Iterator[sa.Connection]:
     """One transaction: all of it is kept, or nothing."""
     engine = engine_of(url)
     from sqlalchemy.exc import SQLAlchemyError

@@ -14,7 +14,7 @@ import msgspec
 
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.history import sql
-from llm_bench_fixtures.history.connections import begun, engine_of
+from llm_bench_fixtures.history.connections import engine_of, transaction
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable
 from llm_bench_fixtures.history.saved import Address, SavedAt, saved_at
 from llm_bench_fixtures.history.storage import COMMIT, LATEST, NUMBER, Values, check_name, given_file
@@ -189,7 +189,7 @@ class Database:
         missing = f"no runs are saved in {self.url}: pytest --llm-history saves some, and llm-bench history import"
         if self.url.startswith(SQLITE) and not self._file.exists():
             raise errors.StorageNotFound(missing)
-        with begun(self.url) as connection:
+        with transaction(self.url) as connection:
             if not sql.has_tables(connection, self.url):
                 raise errors.StorageNotFound(missing)
             yield connection
@@ -200,13 +200,13 @@ class Database:
         if self.url.startswith(SQLITE):
             with naming_unwritable(self._file):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-        with begun(self.url, writes=True) as connection:
+        with transaction(self.url, writes=True) as connection:
             if sql.has_tables(connection, self.url):
                 yield connection
                 return
         # Anew: a maker must hold no lock while it waits for another maker.
-        with begun(self.url, writes=True) as connection:
-            sql.make(connection, self.url)
+        with transaction(self.url, writes=True) as connection:
+            sql.make_tables(connection, self.url)
             yield connection
 
     def _runs(self) -> sa.Select[*tuple[Any, ...]]:

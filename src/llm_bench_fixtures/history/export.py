@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from llm_bench_fixtures.errors import MissingLibrary
-from llm_bench_fixtures.history.headings import PassOver, readable, run_facts
+from llm_bench_fixtures.history.headings import PassOver, read_each, run_facts
 from llm_bench_fixtures.history.saved import SavedAt, read_saved_run
 from llm_bench_fixtures.history.storage import Storage
 from llm_bench_fixtures.results.metrics import Metric
@@ -116,7 +116,7 @@ def tidy_tables(
     """
     import pandas as pd
 
-    for place, run in readable(places, read_saved_run, pass_over):
+    for place, run in read_each(places, read_saved_run, pass_over):
         rows = [row for record in run.records for row in _rows(record, wanted, metrics)]
         table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
         table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))

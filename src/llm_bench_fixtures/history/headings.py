@@ -99,7 +99,7 @@ def read_heading(path: Path) -> Heading:
     return Heading.of(path, read_run_of(path, RecordHead))
 
 
-def readable(places: Iterable[PlaceT], read: Callable[[PlaceT], T], pass_over: PassOver) -> Iterator[tuple[PlaceT, T]]:
+def read_each(places: Iterable[PlaceT], read: Callable[[PlaceT], T], pass_over: PassOver) -> Iterator[tuple[PlaceT, T]]:
     """Each place that can be read, in their order, with what was read there; `pass_over` is called with the others."""
     for place in places:
         try:
@@ -110,7 +110,7 @@ def readable(places: Iterable[PlaceT], read: Callable[[PlaceT], T], pass_over: P
 
 def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:
     """The headings of the files that can be read, in their order; `pass_over` is called with each of the others."""
-    return (heading for _, heading in readable(paths, read_heading, pass_over))
+    return (heading for _, heading in read_each(paths, read_heading, pass_over))
 
 
 def oldest_first(found: Iterable[Heading]) -> list[Heading]:

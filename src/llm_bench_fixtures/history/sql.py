@@ -117,7 +117,7 @@ def has_tables(connection: sa.Connection, url: str) -> bool:
     return True
 
 
-def make(connection: sa.Connection, url: str) -> None:
+def make_tables(connection: sa.Connection, url: str) -> None:
     """Make the tables, unless somebody has made them meanwhile."""
     import sqlalchemy as sa
 

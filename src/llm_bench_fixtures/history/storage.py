@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from llm_bench_fixtures import errors
-from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first, readable
+from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first, read_each
 from llm_bench_fixtures.history.saved import SavedAt, read_run_of
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.reading import listed, refusal
@@ -119,7 +119,7 @@ class RunFolder:
         import numpy as np
 
         paths = self.watch(self.places())
-        for path, run in readable(paths, lambda path: read_run_of(path, _Record), pass_over):
+        for path, run in read_each(paths, lambda path: read_run_of(path, _Record), pass_over):
             values = [[one.metrics.get(name, nan) for name in metrics] for one in run.records]
             shaped = np.array(values, dtype=np.float64).reshape(len(values), len(metrics))
             benchmarks = tuple((one.test, one.variant) for one in run.records)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from llm_bench_fixtures.answer.agreement import Agreement, agreement_of
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
-from llm_bench_fixtures.answer.threads import InThreads, in_threads
+from llm_bench_fixtures.answer.threads import InThreads, compare_threads
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.progress import about
@@ -105,7 +105,7 @@ def findings_of(
     whole, run = run, evidence.run
     agreement = agreement_of(evidence)
     agreed = [agreement_sentence(agreement)] if agreement else []
-    threads = in_threads(whole, evidence.machine)
+    threads = compare_threads(whole, evidence.machine)
     return Findings(
         **vars(evidence),
         metrics=with_tasks(metrics, run.provenance.tasks),

@@ -33,7 +33,7 @@ from llm_bench_fixtures.statistics.shrinkage import (
     VarianceEstimate,
     estimate_prior,
     expected_beside,
-    together,
+    mean_variance,
 )
 from llm_bench_fixtures.statistics.spread import CONFIDENCE
 
@@ -65,7 +65,7 @@ def _with_expectation(records: Sequence[Record]) -> list[Record]:
         if found.variance >= LEAST_VARIANCE:
             of_case[_blocks_of(one)][one.test] = found
             of_variant[one.variant].append(found.variance)
-    prior = estimate_prior(together(own.values()) for own in of_case.values())
+    prior = estimate_prior(mean_variance(own.values()) for own in of_case.values())
     least = {name: statistics.median(own) for name, own in of_variant.items() if len(own) >= LEAST_COMPARISONS}
 
     def expected(record: Record) -> VarianceEstimate:

@@ -82,7 +82,7 @@ def estimate_prior(variances: Iterable[VarianceEstimate]) -> VarianceEstimate:
     return VarianceEstimate(variance, min(2 * half, sum(one.freedom for one in known)))
 
 
-def together(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
+def mean_variance(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
     """One variance of a case's comparisons, one or more, which share the reference's rounds.
 
     Where both sides of a pair scatter alike, two comparisons' logarithms correlate by a half, and their variances by
@@ -95,7 +95,7 @@ def together(variances: Collection[VarianceEstimate]) -> VarianceEstimate:
 
 def expected_beside(others: Collection[VarianceEstimate], prior: VarianceEstimate) -> VarianceEstimate:
     """Expected variance of a comparison, by those of the case's other comparisons. prior: by the run's other cases."""
-    return shrink(together(others), prior) if others else prior
+    return shrink(mean_variance(others), prior) if others else prior
 
 
 def inverse_trigamma(value: float) -> float:
