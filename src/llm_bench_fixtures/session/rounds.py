@@ -28,7 +28,7 @@ class CaseRounds:
     """The rounds of a case's variants so far."""
 
     entries: dict[str, Entry]
-    """By variant."""
+    """The variants, by id."""
     reference: str
     """The id of the variant that the others are compared with, if it is among them."""
     pace: Pace
