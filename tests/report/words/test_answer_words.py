@@ -412,7 +412,7 @@ def test_variants_that_this_run_cannot_tell_apart_are_both_named() -> None:
     assert found.sentence.startswith("v1 is among the best: 2.01×")
     assert found.notes == ("No measurable difference in latency: v1, v0 (2.00×).",)
     assert answer(run).lines[0].startswith("Use v1 for the lowest latency: 2.01× ")
-    assert answer(run).lines[0].endswith(". Equally good: v0.")
+    assert answer(run).lines[0].endswith(". As good for that: v0.")
 
 
 def test_two_variants_that_ran_the_same_are_never_told_apart() -> None:

@@ -56,7 +56,7 @@ def test_a_winner() -> None:
 
 def test_a_tie() -> None:
     assert first_line(run_of({"int8": (2.0, 0.01), "int4": (2.01, -0.01)})) == (
-        "Use int4 for the lowest latency: 2.01× (1.95–2.07) as fast as fp32, near-lossless. Equally good: int8."
+        "Use int4 for the lowest latency: 2.01× (1.95–2.07) as fast as fp32, near-lossless. As good for that: int8."
     )
 
 

@@ -56,7 +56,7 @@ LOAD_NOTE = (
     "Requests at random times (a Poisson process), sent whether or not earlier ones are answered. Times count from "
     "when a request was planned; percentiles are of answered ones, and shown if there are enough. Goodput: "
     "requests answered within the limits; those that failed are not. Drain: from the load's end to the last answer. "
-    "Cached: prompt tokens from the server's cache."
+    "Cached: share of prompt tokens from the server's cache."
 )
 DEVICE_COLUMNS = (
     *map(Column, (VARIANT, "device")),
@@ -66,8 +66,8 @@ DEVICE_COLUMNS = (
 DEVICE_NOTE = (
     "Peak memory of a CUDA device is what torch had allocated there; the sum is of peaks that need not be at the same "
     "time. Weights on devices that don't compute are fetched for each use. The last row has the rate of reading all "
-    "once, device by device; MBU and the roofline TTFT and TPOT use it. The roofline chart's slope is the rate of the "
-    "first device that computes."
+    "weights once, device by device; MBU and the roofline TTFT and TPOT use it. The roofline chart's slope is the "
+    "rate of the first device that computes."
 )
 THREADS, OVER_DEFAULT = Column("threads", Notation.COUNT), Column("over the default", Notation.TIMES)
 

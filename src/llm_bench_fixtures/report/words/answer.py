@@ -245,7 +245,7 @@ def _for_readers(served: Sequence[Pick]) -> str:
 def _use(name: str, served: Sequence[Pick], seen: Evidence) -> str:
     """The variant is shown to be better than the reference for each of these readers."""
     alike = [one for one in served[0].alike if one != name and all(one in pick.alike for pick in served)]
-    others = f" Equally good: {', '.join(alike)}." if alike else ""
+    others = f" As good for that: {', '.join(alike)}." if alike else ""
     return f"Use {name}{_for_readers(served)}: {', '.join(_in_short(name, served, seen))}.{others}"
 
 
