@@ -17,4 +17,4 @@ def test_repeats_are_those_on_the_same_side_of_scoring() -> None:
     )
     late = make_record(scenario="cache", memory=MemoryFacts(36, after_scoring=True))
     found = peaks_of(evidence_of(make_run([early, again, late])), "own_memory_bytes")
-    assert found == {"fp32": Estimate(24, 25, 24)}
+    assert found == {"fp32": Estimate(24, 25, value=24)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -67,6 +68,20 @@ def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any
     assert one == other
     assert one.digest == other.digest
     assert len(one.digest) == 8
+
+
+def test_saved_runs_keep_their_digest() -> None:
+    """It is of all texts, parted by commas within a field and by zeros between fields."""
+    provenance = make_provenance(libraries=LIBRARIES, random_weights=True, chat=True)
+    fields = (
+        "a processor, 2 cores, 2 threads, Linux",
+        "on CPU, one process for all variants",
+        "python 3.11.7, torch 2.6.0",
+        "tiny, random weights",
+        "embedded corpus",
+        "chats, in the model's template",
+    )
+    assert fingerprint_of(provenance).digest == hashlib.sha256("\0".join(fields).encode()).hexdigest()[:8]
 
 
 @pytest.mark.parametrize(

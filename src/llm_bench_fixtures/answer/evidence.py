@@ -116,7 +116,8 @@ def evidence_of(run: Run) -> Evidence:
     return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=machine, drifts_between=drifts)
 
 
-def _drifts_between(alike: Mapping[str, Sequence[Record]], *variants: str) -> list[VarianceEstimate | None]:
+def _drifts_between(alike: Mapping[str, Sequence[Record]], of: str, over: str) -> list[VarianceEstimate | None]:
     """How far two variants drift against each other, in each run. alike: each variant's like cases."""
-    of, over = ({case_key(one): one for one in alike.get(variant, ())} for variant in variants)
-    return drifts_apart([(one, over[key]) for key, one in of.items() if key in over])
+    others = {case_key(one): one for one in alike.get(over, ())}
+    pairs = ((one, others.get(case_key(one))) for one in alike.get(of, ()))
+    return drifts_apart([(one, other) for one, other in pairs if other is not None])

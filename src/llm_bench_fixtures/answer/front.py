@@ -40,5 +40,5 @@ def front(names: Collection[str], standings: Standings, picks: Iterable[Pick]) -
     def is_beaten(name: str) -> bool:
         return any(any(gains(other, name)) and not any(gains(name, other)) for other in names if other != name)
 
-    picked = {name for pick in picks for name in pick.alike}
+    picked = {name for pick in picks if pick.choices for name in pick.alike}
     return frozenset(name for name in names if name in picked or not is_beaten(name))

@@ -50,7 +50,7 @@ def estimate_of(metric: Metric, record: Record | None, variant: VariantResult, s
     if metric.kind is Kind.MEMORY:
         peaks = range_of(seen.run, metric, record, variant)
         margin = 0.0 if metric.name == WEIGHTS else value * PEAKS_DIFFER
-        return Estimate(min(peaks.low, value - margin), max(peaks.high, value + margin), value) if peaks else None
+        return Estimate(min(peaks.low, value - margin), max(peaks.high, value + margin), value=value) if peaks else None
     return _of_time(value, metric, record, seen) if metric.kind is Kind.TIMING and value > 0 else exactly(value)
 
 
@@ -59,7 +59,7 @@ def _speedup(record: Record | None, seen: Evidence) -> Estimate | None:
     if record is not None and record.variant == seen.run.reference:
         return exactly(1.0)
     found = seen.speedup(record) if record is not None else None
-    return Estimate(found.low, found.high, found.ratio) if found else None
+    return Estimate(found.low, found.high, value=found.ratio) if found else None
 
 
 def _of_time(value: float, metric: Metric, record: Record, seen: Evidence) -> Estimate:
@@ -68,7 +68,7 @@ def _of_time(value: float, metric: Metric, record: Record, seen: Evidence) -> Es
     values = rounds or record.rounds_s or (value, value)  # a load, or the like, was measured once
     margin = math.hypot(own_margin(values), seen.noise.log_ratio / math.sqrt(2))  # the noise is of a difference of two
     factor = math.exp(margin)
-    return Estimate(value / factor, value * factor, value)
+    return Estimate(value / factor, value * factor, value=value)
 
 
 def quality_estimate(quality: Mapping[str, float], name: str, deviations: float = NORMAL_95) -> Estimate | None:
@@ -82,9 +82,9 @@ def quality_estimate(quality: Mapping[str, float], name: str, deviations: float 
     if name in TRIALS:
         return wilson(value, quality.get(TRIALS[name], 0.0), deviations)
     if name == "flips":
-        return Estimate(quality.get("flips_low", value), quality.get("flips_high", value), value)
+        return Estimate(quality.get("flips_low", value), quality.get("flips_high", value), value=value)
     if name == QualityMeasure.PPL_RATIO:
         margin = deviations * quality.get("ppl_ratio_error", 0.0)
     else:
         margin = quality.get("kld_error" if name == "kld_mean" else f"{name}_error", 0.0)  # a sample's, at 95 %
-    return Estimate(value - margin, value + margin, value)
+    return Estimate(value - margin, value + margin, value=value)

@@ -52,7 +52,7 @@ def range_of(run: Run, metric: Metric, record: Record, variant: VariantResult) -
     same = (one for one in others if one and one.variant in alike and one.digest == record.digest)
     repeats = [metric.of(one, alike[one.variant]) for one in same if one.is_after_scoring is record.is_after_scoring]
     values = [shown, *(value for value in repeats if value is not None)]
-    return Estimate(min(values), max(values), shown)
+    return Estimate(min(values), max(values), value=shown)
 
 
 def is_less(one: Interval, other: Interval, metric: str) -> bool:

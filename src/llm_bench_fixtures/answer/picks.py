@@ -171,6 +171,7 @@ class _Memory:
 
 
 def _comparer(reader: Reader, standings: Standings) -> _Times | _Memory:
+    """What the reader's variants are compared by."""
     if reader is not Reader.MEMORY:
         return _Times(standings.seen, TIMES[reader], standings.records)
     metric = memory_metric(standings.seen)
@@ -178,6 +179,7 @@ def _comparer(reader: Reader, standings: Standings) -> _Times | _Memory:
 
 
 def _pick(reader: Reader, standings: Standings) -> Pick:
+    """What to use for a reader: the best of the variants that keep the limits, or the reference."""
     by, kept, reference = _comparer(reader, standings), standings.kept, standings.run.reference
     if reference not in standings.records or reference not in by.figures or len(by.figures) < 2:
         return Pick(reader)
@@ -191,16 +193,16 @@ def _pick(reader: Reader, standings: Standings) -> Pick:
         return replace(blank, outcome=Outcome.UNMET, keeps_reference=False)
     better = tuple(name for name, gain in gains.items() if gain.is_faster)
     if is_in and not better:
-        best, certain, level = reference, Outcome.REFERENCE, gains
+        best, decided, level = reference, Outcome.REFERENCE, gains
         unclear = {name: gain for name, gain in level.items() if by.may_matter(gain)}
     else:
-        best, certain = next(iter(gains)), Outcome.WINNER
+        best, decided = next(iter(gains)), Outcome.WINNER
         level = {name: gain for name in gains if name != best and not (gain := by.compare(name, best)).is_slower}
         unclear = {name: gain for name, gain in level.items() if gain.is_unclear}
     order = _likely_order(best, level, gains) if unclear else [best, *level]
     return replace(
         blank,
-        outcome=Outcome.UNDECIDED if unclear else certain,
+        outcome=Outcome.UNDECIDED if unclear else decided,
         choices=tuple(
             by.choice(name, is_better=name in better or not is_in, is_unclear=name in unclear) for name in order
         ),

@@ -215,6 +215,7 @@ class Caller:
 
     def _next(self, preemptions: Preemptions) -> Any:
         """The next answer, which may be a pause; Preempted if the call is to be preempted first."""
+        self._unfinished = None
         is_ready = self._process.is_ready_within(preemptions.every_s)
         answer = self._answer() if is_ready else Preempted()
         self._unfinished = answer if isinstance(answer, (Paused, Preempted)) else None

@@ -28,7 +28,7 @@ class StopLimit:
         self._stopped_at: float | None = None
 
     def is_over(self, *, is_stopped: bool) -> bool:
-        """Whether every look for so long has found it stopped. is_stopped: what this look has found."""
+        """Whether it has been stopped for so long, at each look. is_stopped: what this look has found."""
         if not is_stopped:
             self._stopped_at = None
             return False

@@ -112,7 +112,7 @@ def log_ratios_by_run(cases: Sequence[Record]) -> list[LogRatio | None]:
 
 
 def _ratio_to_reference(record: Record | None) -> LogRatio | None:
-    """In one run."""
+    """Log ratio of a record of one run; None without one, and without the reference's rounds."""
     if record is None or not record.reference_s:
         return None
     ratio = log_ratio(record.reference_s, record.rounds_s, record.expected_variance)

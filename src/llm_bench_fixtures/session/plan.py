@@ -58,7 +58,7 @@ class Place:
     """When a case is measured: places are in ascending order."""
 
     visit: int
-    """Its number in the plan."""
+    """The visit's number in the plan."""
     stage: Stage
     group: int
 

@@ -90,13 +90,8 @@ class CaseRounds:
             self._core_to_core(counted),
         )
 
-    def ratios(self) -> dict[str, LogRatio]:
-        """Log ratio of the reference's rounds over each variant's next to them, so far; without those of too few."""
-        found = {name: self.ratio(self.measured(entry)) for name, entry in self.alive.items()}
-        return {name: ratio for name, ratio in found.items() if ratio is not None}
-
     def ratio(self, measured: Measured) -> LogRatio | None:
-        """A variant's log ratio; None where its rounds are too few."""
+        """Log ratio of the reference's rounds over the variant's next to them; None where they are too few."""
         if not measured.reference_rounds:
             return None
         return log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
@@ -136,8 +131,9 @@ class CaseRounds:
         reference = self.entries.get(self.reference)
         if reference is None or len(self.entries) == 1:
             return None
-        has_few = len(_shared(entry.rounds, reference.rounds)) < self.pace.rounds
-        return None if reference.failure is not None and has_few else reference.rounds
+        if reference.failure is None or len(_shared(entry.rounds, reference.rounds)) >= self.pace.rounds:
+            return reference.rounds
+        return None
 
 
 def _shared(rounds: Rounds, base: Rounds) -> Rounds:

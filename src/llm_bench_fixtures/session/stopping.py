@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.session.case import Entry, Measured
@@ -33,15 +33,15 @@ class Stopping:
     def next_block(self, block_s: float) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is. block_s: how long the
         last block took."""
-        rounds, pace = self.rounds, self.rounds.pace
-        ratios = rounds.ratios()
-        widths = self._half_widths(ratios)
+        alive, reference = self.rounds.alive, self.rounds.reference
+        measured = {name: self.rounds.measured(entry) for name, entry in alive.items()}
+        ratios = self._ratios(measured)
+        widths = self._half_widths(measured, ratios)
         may_go_on = self.time.elapsed_s + block_s <= self.longest_s
-        longer = pace.allocation.open_in(ratios) if may_go_on else frozenset()
+        longer = self.rounds.pace.allocation.open_in(ratios) if may_go_on else frozenset()
         self.is_open = bool(longer)
-        alive, reference = rounds.alive, rounds.reference
         wanting = [
-            name for name, entry in alive.items() if self._wants_more(name, entry, widths[name], goes_on=name in longer)
+            name for name, one in measured.items() if self._wants_more(name, one, widths[name], goes_on=name in longer)
         ]
         others = [name for name in wanting if name != reference]
         with_reference = [reference] if reference in alive else []
@@ -64,12 +64,10 @@ class Stopping:
             return {}
         if self.rounds.pace.is_large:
             return alive
-        widths = self._half_widths(self.rounds.ratios())
-        return {
-            name: entry
-            for name, entry in alive.items()
-            if name == reference or not self._is_settled(name, self.rounds.measured(entry), widths[name])
-        }
+        measured = {name: self.rounds.measured(entry) for name, entry in alive.items()}
+        widths = self._half_widths(measured, self._ratios(measured))
+        wide = [name for name, one in measured.items() if not self._is_settled(name, one, widths[name])]
+        return {name: entry for name, entry in alive.items() if name in (reference, *wide)}
 
     @property
     def longest_s(self) -> float:
@@ -78,18 +76,20 @@ class Stopping:
         least_s = self.least_s or 0.0
         return least_s + min((OPEN_LONGER - 1) * least_s, self.rounds.pace.longer_s)
 
-    def _half_widths(self, ratios: Mapping[str, LogRatio]) -> dict[str, float]:
-        """How wide half of each one's interval may be."""
-        pace = self.rounds.pace
-        widths = pace.allocation.half_widths(ratios, pace.max_noise)
-        return dict.fromkeys(self.rounds.alive, pace.max_noise) | widths
+    def _ratios(self, measured: Mapping[str, Measured]) -> dict[str, LogRatio]:
+        found = {name: self.rounds.ratio(one) for name, one in measured.items()}
+        return {name: ratio for name, ratio in found.items() if ratio is not None}
 
-    def _wants_more(self, name: str, entry: Entry, half_width: float, *, goes_on: bool) -> bool:
+    def _half_widths(self, names: Iterable[str], ratios: Mapping[str, LogRatio]) -> dict[str, float]:
+        """How wide half of each one's interval may be."""
+        asked = self.rounds.pace.max_noise
+        return dict.fromkeys(names, asked) | self.rounds.pace.allocation.half_widths(ratios, asked)
+
+    def _wants_more(self, name: str, measured: Measured, half_width: float, *, goes_on: bool) -> bool:
         """half_width: how wide half its interval may be. goes_on: whether it has more time than the case's share."""
-        rounds, pace = self.rounds, self.rounds.pace
+        rounds, pace, entry = self.rounds, self.rounds.pace, self.rounds.entries[name]
         if rounds.outlives_reference(entry):
             return False
-        measured = rounds.measured(entry)
         is_short_of_time = rounds.may_be_few and self.time.rounds_s >= pace.share_s
         has_few = rounds.fewest <= rounds.calm(entry) < pace.rounds
         if pace.max_noise and has_few and (is_short_of_time or self._is_narrow(name, measured, half_width)):

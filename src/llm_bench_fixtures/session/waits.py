@@ -44,7 +44,7 @@ class CaseTime:
 
     @property
     def rounds_s(self) -> float:
-        """Since the first block began, without all waits."""
+        """Since the first block began, without any waits."""
         return self.elapsed_s - (self.waited_s - self.waited_before_s) if self.began_s is not None else 0.0
 
     @property

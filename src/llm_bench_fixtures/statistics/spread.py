@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CONFIDENCE = 0.95
 GATE_CONFIDENCE = 0.99  # confidence of what a gate, or a comparison by the noise floor, claims
@@ -38,7 +38,7 @@ class Interval:
 class Estimate(Interval):
     """A value and the ends of its interval, which are the value itself where there is none."""
 
-    value: float
+    value: float = field(kw_only=True)
 
     @property
     def is_exact(self) -> bool:
@@ -47,11 +47,11 @@ class Estimate(Interval):
     def scaled(self, factor: float, base: float = 0.0) -> Estimate:
         """Estimate with `base` taken off, then times the factor."""
         low, high, value = ((one - base) * factor for one in (self.low, self.high, self.value))
-        return Estimate(low, high, value)
+        return Estimate(low, high, value=value)
 
 
 def exactly(value: float) -> Estimate:
-    return Estimate(value, value, value)
+    return Estimate(value, value, value=value)
 
 
 def interval(values: Sequence[float]) -> Interval | None:
@@ -175,7 +175,7 @@ def wilson(share: float, trials: float, deviations: float = NORMAL_95) -> Estima
     centre = (share + shift / 2) / (1 + shift)
     margin = deviations * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
     low, high = min(centre - margin, share), max(centre + margin, share)  # rounding would leave 0 and 1 out
-    return Estimate(max(low, 0.0), min(high, 1.0), share)
+    return Estimate(max(low, 0.0), min(high, 1.0), value=share)
 
 
 def exact_interval(count: int, of: int) -> tuple[float, float]:

@@ -84,7 +84,7 @@ def drawn_estimate(run: Run, record: Record, metric: Metric) -> Estimate | None:
         return None
     if metric is SPEEDUP:
         found = record_speedup(record)
-        return Estimate(found.low, found.high, value) if found else exactly(value)
+        return Estimate(found.low, found.high, value=value) if found else exactly(value)
     if metric.unit in UNSPREAD:
         return exactly(value)
     ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if metric.name == "ttft_s" else ()
@@ -92,7 +92,7 @@ def drawn_estimate(run: Run, record: Record, metric: Metric) -> Estimate | None:
     if metric is SPEED:
         low, median, high = 1 / high, 1 / median, 1 / low
     # for a single round both ends equal the value, but for rounding
-    return Estimate(min(value * low / median, value), max(value * high / median, value), value)
+    return Estimate(min(value * low / median, value), max(value * high / median, value), value=value)
 
 
 def perplexity_change(run: Run, variant: VariantResult | None) -> Estimate | None:

@@ -108,6 +108,7 @@ def judged_lines(report: JudgedReport, width: int, *, verbose: bool = False) -> 
 
     verbose: whether every cause and every row is shown.
     """
+    # names come from saved files and from the code under test
     return harmless(_judged_lines(report, width, verbose=verbose))
 
 

@@ -186,7 +186,7 @@ class Cell:
 
     def figure(self, column: Column = PLAIN) -> str:
         """The value alone with its mark; the words where there is none."""
-        return self.words if self.value is None else f"{self._value(self.value, column)}{self.mark}"
+        return self.words if self.value is None else f"{self._value(self.value + 0.0, column)}{self.mark}"  # not -0.0
 
     def spread(self, column: Column = PLAIN) -> str:
         """The error or the interval, without brackets: "± 0.4", "1.26–1.34". Empty without any."""
