@@ -58,7 +58,7 @@ class GraphModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]  # tra
     def forward(
         self,
         input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
         past_key_values: list[torch.Tensor] | None = None,
         use_cache: bool = True,
@@ -68,6 +68,8 @@ class GraphModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]  # tra
         if past_key_values is None:
             past_key_values = [torch.zeros(rows, heads, 0, size) for heads, size in self._sizes]
         before = past_key_values[0].shape[2]
+        if attention_mask is None:  # as `generate` leaves it where nothing is padded
+            attention_mask = torch.ones(rows, before + width, dtype=torch.int64)
         if position_ids is None:
             position_ids = torch.arange(before, before + width).expand(rows, width)
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
