@@ -3,8 +3,8 @@
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
 pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), untimed (tests), workloads
 (digests, by test), variants (ids, by test), dies_in, hangs_in (a test), hangs_only (in that pair, which those wait for
-that die), refuses (to collect), finishes (a status, before it collects), mute (its only words), run (what to finish
-with).
+that die), refuses (to collect), finishes (a status, before it collects), ends (with a status), mute (its only words),
+run (what to finish with).
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ if FAKE.get("refuses"):
     sys.exit("no tests today")
 if "finishes" in FAKE:
     say("finished", exit_status=FAKE["finishes"], run=None)
-    sys.exit(FAKE["finishes"])
+    time.sleep(0.2)  # its end takes a while
+    sys.exit("no such file")
 say("collected", tests=list(FAKE["tests"]))
 for chosen in hear()["tests"]:
     run_test(chosen, FAKE["tests"][chosen])
-say("finished", exit_status=0, run=FAKE.get("run") if begin["observes"] else None)
+say("finished", exit_status=FAKE.get("ends", 0), run=FAKE.get("run") if begin["observes"] else None)

@@ -221,9 +221,18 @@ def test_a_worker_that_ends_early_is_told_with_its_output(run_pair: RunPair) -> 
 
 
 def test_a_worker_whose_pytest_ends_before_it_collects_is_told_with_its_status(run_pair: RunPair) -> None:
-    """As pytest does for a file of tests that can't be imported."""
-    result = run_pair({"tests": TWO}, {"tests": TWO, "finishes": 2})
-    assert result.failure.startswith("HEAD: pytest ended with status 2")
+    """As pytest does for a file of tests that isn't there. Bug: it was not waited for what pytest says afterwards."""
+    result = run_pair({"tests": TWO}, {"tests": TWO, "finishes": 4})
+    assert result.failure.startswith("HEAD: pytest ended with status 4")
+    assert "no such file" in result.failure
+
+
+@pytest.mark.parametrize(("ends", "failure"), [(1, ""), (5, ""), (2, "HEAD: pytest ended with status 2")])
+def test_a_session_that_was_broken_off_is_a_failure_and_no_lack_of_tests(
+    run_pair: RunPair, ends: int, failure: str
+) -> None:
+    """Bug: the tests of a side that could import none of them were said to have vanished."""
+    assert run_pair({"tests": TWO}, {"tests": {}, "ends": ends}).failure[: len(failure) or None] == failure
 
 
 def test_rounds_with_pauses_are_whole_rounds(run_pair: RunPair) -> None:

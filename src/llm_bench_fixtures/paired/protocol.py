@@ -116,6 +116,9 @@ class Ended(_Tagged, frozen=True):
     """Why it was skipped or failed; empty if it passed."""
 
 
+BROKEN_OFF = frozenset((2, 3, 4))  # pytest's exit statuses where a session ended before its tests
+
+
 class Finished(_Tagged, frozen=True):
     exit_status: int
     """Pytest's."""

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from llm_bench_fixtures.paired.protocol import (
     Collected,
     Ended,
-    Finished,
     Go,
     Next,
     Pause,
@@ -218,7 +217,7 @@ def run_trial(
         for test in tests:
             announce(test)
             coordinator.run_test(test)
-        trial.runs += [worker.expect(Finished).run for worker in workers]
+        trial.runs += [worker.finish() for worker in workers]
         trial.is_complete = True
         for worker in workers:
             worker.process.close()

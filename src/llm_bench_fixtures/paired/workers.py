@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llm_bench_fixtures.errors import MalformedMessage, NoAnswer, SideFailed, WorkerDied
 from llm_bench_fixtures.options.table import PAIR_SOCKET
-from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Finished, Hello, Message, open_channel
+from llm_bench_fixtures.paired.protocol import BROKEN_OFF, PROTOCOL, Begin, Finished, Hello, Message, open_channel
 from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.processes.launch import start_program
 from llm_bench_fixtures.version import __version__
@@ -101,8 +101,20 @@ class Worker:
         if isinstance(message, kinds):
             return message
         if isinstance(message, Finished):
-            raise self.failure(f"pytest ended with status {message.exit_status}")
+            raise self._broken_off(message)
         raise self.failure(f"unexpected {message}")
+
+    def finish(self) -> Mapping[str, Any] | None:
+        """The run that it has measured, if it observes. Raises SideFailed where something else than its tests ended
+        its session, as an import that fails."""
+        finished = self.expect(Finished)
+        if finished.exit_status in BROKEN_OFF:
+            raise self._broken_off(finished)
+        return finished.run
+
+    def _broken_off(self, finished: Finished) -> SideFailed:
+        self.process.close()  # what pytest says of an error comes after its session
+        return self.failure(f"pytest ended with status {finished.exit_status}")
 
     @property
     def last_words(self) -> str:
