@@ -18,6 +18,7 @@ from llm_bench_fixtures.answer.intervals import estimate_of, quality_estimate
 from llm_bench_fixtures.answer.need import Limit, Need, QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.answer.peaks import memory_metric, peaks_of
+from llm_bench_fixtures.grouping import grouped
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.statistics.spread import Estimate, deviations_of_look
@@ -209,18 +210,22 @@ class Meeting:
 
 
 def meeting_of(seen: Evidence, need: Need) -> Meeting:
+    """Who meets the need; of nobody it is known where none of its limits is applied."""
     standings = standings_for(need.want, seen, need)
     ran = [one for one in seen.run.variants if one.status is Status.MEASURED or one.id in standings.records]
     order = _best_first(seen, need.want, standings)
     ran.sort(key=lambda one: order.index(one.id) if one.id in order else len(order))
-    by_standing = {standing: tuple(one.id for one in ran if standings.of(one) is standing) for standing in Standing}
+    is_judged = bool(standings.applied)
+    found = grouped(ran, lambda one: standings.of(one) if is_judged else Standing.UNKNOWN)
+    by_standing = {standing: tuple(one.id for one in found.get(standing, ())) for standing in Standing}
+    elsewhere = _elsewhere(ran, standings) if is_judged else ()
     return Meeting(
         standings,
         meets=by_standing[Standing.WITHIN],
         may=by_standing[Standing.UNCLEAR],
         unknown=by_standing[Standing.UNKNOWN],
         fails=by_standing[Standing.BEYOND],
-        elsewhere=tuple(sorted(_elsewhere(ran, standings), key=lambda record: _rank(record, standings))),
+        elsewhere=tuple(sorted(elsewhere, key=lambda record: _rank(record, standings))),
     )
 
 

@@ -132,6 +132,14 @@ def test_what_could_not_be_judged_is_said_at_once() -> None:
     assert first.endswith("Not judged, because not measured: energy_j ≤ 5 J.")
 
 
+def test_of_nobody_it_is_known_where_no_limit_could_be_judged() -> None:
+    """Bug: all variants were said to meet the need."""
+    (first, *_) = found("energy_j<=5", run=make_run([make_record(name) for name in ("fp32", "v0")])).answer.lines
+    assert first.startswith("No variant is shown to meet the need (energy_j ≤ 5 J")
+    assert "; not known of fp32, v0" in first
+    assert first.endswith("Not judged, because not measured: energy_j ≤ 5 J, ppl_ratio ≤ 1.01.")
+
+
 def test_what_is_wanted_is_told_first() -> None:
     records = [make_block_record(spread=0.0), make_block_record("v0", 2.0)]
     run = make_run(records, [make_variant(), make_variant("v0", weight_bytes=8_000_000)])
