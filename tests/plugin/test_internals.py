@@ -349,7 +349,7 @@ def test_what_pytest_orders_tests_by_are_the_parameters_that_outlive_a_test(pyte
         "def test_plain(): pass\n"
     )
     result = run_inside(pytester, body, "-s", conftest=ORDERS)
-    assert "ordered by: [(('state', 0),), (('state', 1),), ()]" in result.stdout.str()
+    assert "ordered by: [(('state', 0, 'a'),), (('state', 1, 'b'),), ()]" in result.stdout.str()
 
 
 def test_what_a_mark_skips_is_known_before_it_runs(pytester: pytest.Pytester) -> None:

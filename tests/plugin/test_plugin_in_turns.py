@@ -409,6 +409,16 @@ def test_a_plugin_that_orders_tests_has_its_way(toys: Bench) -> None:
     assert measured(toys) == ["test_size[toy-8]", "test_size[half-8]", "test_size[toy-4]", "test_size[half-4]"]
 
 
+def test_tests_of_some_variants_among_tests_of_all_are_no_order_of_a_plugins(toys: Bench) -> None:
+    """Bug: pytest 9.2 groups tests by a parameter's value, and half is the second of all and the first of some."""
+    own = "import pytest\n{}\ndef test_mine(llm_benchmark): llm_benchmark('a')\n"
+    some = "@pytest.mark.llm_variants('half', 'third')"
+    toys.write(test_a=own.format(""), test_b=own.format(some), test_c=own.format(""))
+    result = run(toys, "-k", "mine")
+    result.assert_outcomes(passed=8, deselected=6)
+    assert "orders the tests" not in result.stdout.str()
+
+
 def test_the_most_telling_tests_come_first_whatever_file_they_are_in(toys: Bench) -> None:
     own = "import pytest\n@pytest.mark.llm_scenario('{}')\ndef test_mine{}(llm_benchmark, llm_prompts{}):\n    {}\n"
     toys.write(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -352,9 +352,18 @@ def skipped(reason: str) -> Skipped:
     return pytest.skip.Exception(reason, _use_item_location=True)
 
 
-def ordering_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
-    """Key that pytest itself orders tests by, which it keeps in order where it is the same: parameters, by their
-    number, that more than one test shares."""
+def ordering_of(item: pytest.Item) -> tuple[tuple[str, int, Hashable], ...]:
+    """Key of the tests that pytest itself keeps in order: parameters that more than one test shares, by their number,
+    as pytest went by before 9.2, and by their value."""
     callspec: Any = getattr(item, "callspec", None)
-    indices = callspec.indices.items() if callspec else ()
-    return tuple(sorted((name, n) for name, n in indices if callspec._arg2scope[name].value != "function"))
+    shared = [name for name in (callspec.indices if callspec else ()) if callspec._arg2scope[name].value != "function"]
+    return tuple((name, callspec.indices[name], _hashable(callspec.params[name])) for name in sorted(shared))
+
+
+def _hashable(value: object) -> Hashable:
+    """The value; None where it has no hash."""
+    try:
+        hash(value)
+    except TypeError:
+        return None
+    return value
