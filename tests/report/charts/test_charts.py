@@ -14,7 +14,7 @@ from run_factory import full_run, make_block_record, make_record, make_run, make
 
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.report.charts.plotly import escaped, hover, plotly_json
-from llm_bench_fixtures.report.charts.spec import LEAST_GAP, Chart, apart
+from llm_bench_fixtures.report.charts.spec import LEAST_GAP, Axis, Chart, apart
 from llm_bench_fixtures.report.charts.variants import COLOURS, looks_of, sweep_charts
 from llm_bench_fixtures.report.charts.whole_run import own_roof, phases_chart, roofline_chart, tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings, findings_of
@@ -92,6 +92,19 @@ def test_the_tradeoff_has_speed_quality_and_memory(findings: Findings) -> None:
     assert int8["error_y"]["array"] == [pytest.approx(NORMAL_95 * 0.1)]
     areas = fp32["marker"]["size"] ** 2 / int8["marker"]["size"] ** 2
     assert areas == pytest.approx(PEAKS["fp32"] / PEAKS["ort-int8"])
+
+
+@pytest.mark.parametrize(
+    ("ends", "ticks"),
+    [((110.0, 380.0), [150, 200, 300]), ((70.0, 380.0), [70, 100, 150, 200, 300]), ((90.0, 1100.0), None)],
+)
+def test_a_short_logarithmic_axis_has_ticks_between_powers_of_ten(
+    ends: tuple[float, float], ticks: list[float] | None, findings: Findings
+) -> None:
+    """Bug: it had one, at its edge, or none."""
+    chart = replace(tradeoff_chart(findings), x=Axis("latency, ms", ends, is_log=True))
+    layout: Any = plotly_json(chart)["layout"]
+    assert layout["xaxis"].get("tickvals") == ticks
 
 
 def test_the_front_has_no_variant_that_another_beats(findings: Findings) -> None:

@@ -19,6 +19,7 @@ Json: TypeAlias = "dict[str, object]"
 LABEL_ROOM = 132  # pixels to the right of a plot for its lines' labels
 PIXELS = 4 / 3  # a point
 SMALL = 11  # pixels
+TIMES = (1, 1.5, 2, 3, 5, 7)  # a power of ten: ticks of a logarithmic axis that is shorter than two of these
 
 
 def plotly_json(chart: spec.Chart) -> Json:
@@ -74,8 +75,17 @@ def _axis(axis: spec.Axis, *, can_zoom: bool) -> Json:
         drawn["tickvals"] = [at for at, _ in axis.ticks]
         drawn["ticktext"] = [escaped(spec.short(text)) for _, text in axis.ticks]
     elif axis.is_log:
-        drawn["dtick"] = 1
+        drawn |= _log_ticks(*axis.ends)
     return drawn
+
+
+def _log_ticks(low: float, high: float) -> Json:
+    """Powers of ten; between them, too, where the axis has no more than one."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    if sum(low <= 10.0**power <= high for power in powers) > 1:
+        return {"dtick": 1}
+    ticks = [times * 10.0**power for power in powers for times in TIMES if low <= times * 10.0**power <= high]
+    return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
 
 
 def _key(key: tuple[str, spec.Look]) -> Json:
