@@ -17,8 +17,10 @@ from llm_bench_fixtures.results.folder import (
     MARKER,
     MOST_TRACEBACKS,
     OWN_FILES,
+    PAGE_FILE,
     PICTURES,
     Tracebacks,
+    begun,
     claim,
     forget_earlier,
     held,
@@ -101,6 +103,25 @@ def test_the_report_before_can_be_put_back_where_it_was(tmp_path: Path) -> None:
     assert files(tmp_path) == {"notes.txt", *ALL_OF_ONE}
     assert not (tmp_path / EARLIER).exists()
     assert not put_back(tmp_path)
+
+
+@pytest.mark.parametrize("has_results", [False, True])
+def test_ctrl_c_puts_the_report_before_back(tmp_path: Path, has_results: bool) -> None:
+    """Bug: it stayed among the earlier ones, and a second Ctrl-C removed it there."""
+    claim(tmp_path)
+    fill(tmp_path, *ALL_OF_ONE)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+
+    def interrupted() -> None:
+        with begun(tmp_path, has_results=has_results):
+            (tmp_path / PAGE_FILE).write_text("half", encoding="utf-8")
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (tmp_path / EARLIER).exists()
 
 
 def test_git_ignores_a_report_until_somebody_changes_that(tmp_path: Path) -> None:

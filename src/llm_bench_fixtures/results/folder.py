@@ -138,16 +138,20 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
 
 @contextmanager
 def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
-    """Claim the folder, set the report aside that is in it, and keep others out of it within. has_results: its
-    results.json is one that was read, and stays. Raises UnwritableFile."""
+    """Claim the folder, set the report aside that is in it, and keep others out of it within. Ctrl-C there puts that
+    report back. has_results: its results.json is one that was read, and stays. Raises UnwritableFile."""
     claim(folder)
     with held(folder):
         set_aside(folder, but=(RESULTS_FILE, *tracebacks_in(folder)) if has_results else ())
-        yield
+        try:
+            yield
+        except KeyboardInterrupt:
+            put_back(folder)
+            raise
 
 
 def put_back(folder: Path) -> bool:
-    """Undo `set_aside`, for a run that wrote no report. Returns whether there was anything to put back."""
+    """Undo `set_aside`, where no whole report was written. Returns whether there was anything to put back."""
     earlier = folder / EARLIER
     names = _report_in(earlier)
     with suppress(OSError):
