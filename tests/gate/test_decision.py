@@ -129,7 +129,9 @@ def test_samples_of_unlike_sizes_are_allowed_as_unreached_and_not_with_every_oth
 
     found = decision(sampled(2016.0), sampled(1008.0))
     assert found.status is ExitStatus.NOT_COMPARABLE
-    assert found.advice.endswith("(--llm-time), or allow it: --llm-gate-missing=unreached.")
+    assert found.advice.endswith(
+        "(--llm-time), or allow it: --llm-gate-missing=unreached (llm-bench gate: --missing=unreached)."
+    )
     assert decision(sampled(2016.0), sampled(1008.0), missing="unreached").status is ExitStatus.PASSED
     elsewhere = replace(sampled(2016.0), provenance=make_provenance(hardware="another"))
     assert decision(elsewhere, sampled(1008.0), "timing:10%", missing="unreached").status is ExitStatus.NOT_COMPARABLE
@@ -146,9 +148,9 @@ def test_a_quality_that_there_was_no_time_for_is_unreached() -> None:
     lost = replace(BASE, variants=(make_variant(quality={}, unscored=True),))
     found = decision(lost)
     assert found.reason == "1 value of the baseline not reached, such as perplexity of fp32"
-    assert (
-        found.advice
-        == "A longer --llm-time reaches more: the baseline took 12 s. If intended: --llm-gate-missing=unreached."
+    assert found.advice == (
+        "A longer --llm-time reaches more: the baseline took 12 s. If intended: --llm-gate-missing=unreached "
+        "(llm-bench gate: --missing=unreached)."
     )
     assert decision(lost, missing="vanished").status is ExitStatus.COVERAGE
     assert decision(lost, missing="unreached").status is ExitStatus.PASSED

@@ -86,7 +86,7 @@ def _not_comparable(comparison: Comparison, allowed: frozenset[Allowance]) -> It
         found = [one for one in unjudged if one.is_of_other_sample is (allowance is Allowance.UNREACHED)]
         if found and allowance not in allowed:
             reason = f"{count(len(found), 'value')} could not be judged: {found[0].reason}"
-            yield reason, f"{advice}, or allow it: --llm-gate-missing={allowance}."
+            yield reason, f"{advice}, or allow it: {_option(allowance)}."
 
 
 def _other_tests(comparison: Comparison, allowed: frozenset[Allowance]) -> Iterator[tuple[str, str]]:
@@ -119,7 +119,7 @@ def _allow(base: Run, *what: Allowance) -> str:
     whose = "the longest run of the baseline" if isinstance(base, PooledRun) else "the baseline"
     took = f": {whose} took {about(took_s)}" if took_s else ""
     longer = f"A longer --llm-time reaches more{took}. " if Allowance.UNREACHED in what else ""
-    return f"{longer}If intended: --llm-gate-missing={','.join(what)}."
+    return f"{longer}If intended: {_option(*what)}."
 
 
 def nothing_measured(reason: str) -> Decision:
@@ -129,6 +129,13 @@ def nothing_measured(reason: str) -> Decision:
 
 def no_baseline(reason: str, allowed: frozenset[Allowance]) -> Decision:
     """The decision on a run that there is nothing to compare with. reason: why there is nothing."""
-    status = ExitStatus.PASSED if Allowance.BASELINE in allowed else ExitStatus.NO_BASELINE
-    advice = "Save one with --benchmark-autosave; --llm-gate-missing=pass lets a first run pass."
-    return Decision(status, None, reason, advice)
+    advice = "Save one with --benchmark-autosave"
+    if Allowance.BASELINE in allowed:
+        return Decision(ExitStatus.PASSED, None, reason, f"{advice}.")
+    return Decision(ExitStatus.NO_BASELINE, None, reason, f"{advice}; {_option('pass')} lets a first run pass.")
+
+
+def _option(*what: str) -> str:
+    """The option that allows it, in pytest and in the command."""
+    allowed = ",".join(what)
+    return f"--llm-gate-missing={allowed} (llm-bench gate: --missing={allowed})"

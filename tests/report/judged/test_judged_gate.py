@@ -185,7 +185,8 @@ def test_what_else_failed_is_one_failure_and_what_passed_none() -> None:
     assert list(failures(no_baseline("no run is saved", frozenset()))) == [
         (
             "no baseline",
-            "no run is saved. Save one with --benchmark-autosave; --llm-gate-missing=pass lets a first run pass.",
+            "no run is saved. Save one with --benchmark-autosave; --llm-gate-missing=pass (llm-bench gate: "
+            "--missing=pass) lets a first run pass.",
         )
     ]
     assert list(failures(judged(many(1, 1), many(1, 1)))) == []
