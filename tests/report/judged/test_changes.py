@@ -163,7 +163,11 @@ def test_a_test_that_one_run_lacks_is_named() -> None:
 
 def test_a_results_file_has_the_name_of_its_folder() -> None:
     found = two().comparison
-    for source, name in (("/a/nightly/results.json", "nightly"), ("/a/0003_x.json", "0003_x")):
+    for source, name in (
+        ("/a/nightly/results.json", "nightly"),
+        ("/a/llm-bench-report/results.json", "a/llm-bench-report"),  # of which there are many
+        ("/a/0003_x.json", "0003_x"),
+    ):
         assert Changes(replace(found, base=replace(found.base, source=source))).name == name
 
 
