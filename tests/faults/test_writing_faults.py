@@ -318,11 +318,13 @@ def test_each_file_of_the_page_of_several_runs_fails_alone(
 def test_an_interrupted_report_ends_as_interrupted(
     module: Any, name: str, runs: tuple[str, ...], storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: Ctrl-C ended it with status 4. The report before is kept."""
+    """Bug: Ctrl-C ended it with status 4. The report before is back."""
     folder = reported(tmp_path / "report", "laptop")
+    before = {one: (folder / one).read_bytes() for one in REPORT}
     monkeypatch.setattr(module, name, fails(KeyboardInterrupt()))
     assert command(storage, "report", *runs, "-o", str(folder)) == 2
-    assert {one.name for one in (folder / "earlier").glob("*.*")} == set(REPORT)
+    assert {one: (folder / one).read_bytes() for one in REPORT} == before
+    assert not (folder / "earlier").exists()
 
 
 def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:

@@ -14,6 +14,7 @@ from llm_bench_fixtures.report.charts.pictures import pictures
 from llm_bench_fixtures.results.folder import (
     EARLIER,
     IGNORE,
+    MARKDOWN_FILE,
     MARKER,
     MOST_TRACEBACKS,
     OWN_FILES,
@@ -31,7 +32,7 @@ from llm_bench_fixtures.results.folder import (
     worth_of,
 )
 from llm_bench_fixtures.results.record import Status
-from llm_bench_fixtures.results.storage import read_run, write_run
+from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
 
 MARKS = {MARKER, IGNORE}
 ALL_OF_ONE = (*OWN_FILES, "errors/0a1b2c3d.txt")
@@ -109,19 +110,32 @@ def test_the_report_before_can_be_put_back_where_it_was(tmp_path: Path) -> None:
 def test_ctrl_c_puts_the_report_before_back(tmp_path: Path, has_results: bool) -> None:
     """Bug: it stayed among the earlier ones, and a second Ctrl-C removed it there."""
     claim(tmp_path)
-    fill(tmp_path, *ALL_OF_ONE)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    fill(tmp_path, RESULTS_FILE, PAGE_FILE)
+    before = files(tmp_path)
 
     def interrupted() -> None:
         with begun(tmp_path, has_results=has_results):
-            (tmp_path / PAGE_FILE).write_text("half", encoding="utf-8")
+            for name in (PAGE_FILE, MARKDOWN_FILE):
+                (tmp_path / name).write_text("half", encoding="utf-8")
             raise KeyboardInterrupt
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             interrupted()
-    assert {path: path.read_bytes() for path in before} == before
-    assert not (tmp_path / EARLIER).exists()
+    assert files(tmp_path) == before
+    assert (tmp_path / PAGE_FILE).read_text(encoding="utf-8") == PAGE_FILE
+
+
+def test_ctrl_c_leaves_the_results_that_are_read_and_a_report_that_is_worth_more(tmp_path: Path) -> None:
+    """The page of an interrupted run is made anew, next to the report of a whole run, which is no report of it."""
+    claim(tmp_path)
+    write_run(RUNS["whole"], tmp_path / RESULTS_FILE)
+    set_aside(tmp_path)
+    write_run(RUNS["interrupted"], tmp_path / RESULTS_FILE)
+    with pytest.raises(KeyboardInterrupt), begun(tmp_path, has_results=True):
+        raise KeyboardInterrupt
+    assert read_run(tmp_path / RESULTS_FILE).interrupted
+    assert not read_run(tmp_path / EARLIER / RESULTS_FILE).interrupted
 
 
 def test_git_ignores_a_report_until_somebody_changes_that(tmp_path: Path) -> None:

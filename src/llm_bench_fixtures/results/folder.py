@@ -121,19 +121,21 @@ def worth_of(run: Run[RecordHead]) -> float:
     return len(run.measured()) if is_part else WHOLE
 
 
-def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
+def set_aside(folder: Path, *, but: Container[str] = ()) -> bool:
     """Move the report that is in the claimed folder into one for earlier ones, so that nobody takes it for the report
     of a run that is beginning, however that ends. It is removed where the report there is worth more.
 
-    but: files that stay. Raises UnwritableFile.
+    but: files that stay. Returns whether a report was moved, which is then the only one there. Raises UnwritableFile.
     """
     with naming_unwritable(folder):
         found = [name for name in _report_in(folder) if name not in but]
         if found and (NOTHING if RESULTS_FILE in but else worth_in(folder)) < worth_in(folder / EARLIER):
             _remove(folder, found)
-        elif found:
+            return False
+        if found:
             _remove(folder / EARLIER)
             _move(found, folder, folder / EARLIER)
+        return bool(found)
 
 
 @contextmanager
@@ -142,11 +144,14 @@ def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
     report back. has_results: its results.json is one that was read, and stays. Raises UnwritableFile."""
     claim(folder)
     with held(folder):
-        set_aside(folder, but=(RESULTS_FILE, *tracebacks_in(folder)) if has_results else ())
+        stays = (RESULTS_FILE, *tracebacks_in(folder)) if has_results else ()
+        was_moved = set_aside(folder, but=stays)
         try:
             yield
         except KeyboardInterrupt:
-            put_back(folder)
+            if was_moved:
+                _remove(folder, [name for name in _report_in(folder) if name not in stays])
+                put_back(folder)
             raise
 
 
