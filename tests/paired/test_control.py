@@ -232,7 +232,9 @@ def test_a_session_that_was_broken_off_is_a_failure_and_no_lack_of_tests(
     run_pair: RunPair, ends: int, failure: str
 ) -> None:
     """Bug: the tests of a side that could import none of them were said to have vanished."""
-    assert run_pair({"tests": TWO}, {"tests": {}, "ends": ends}).failure[: len(failure) or None] == failure
+    result = run_pair({"tests": TWO}, {"tests": {}, "ends": ends})
+    assert result.failure[: len(failure) or None] == failure
+    assert len(result.not_compared) == (0 if failure else len(TWO))
 
 
 def test_rounds_with_pauses_are_whole_rounds(run_pair: RunPair) -> None:

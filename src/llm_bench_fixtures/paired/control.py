@@ -105,6 +105,8 @@ class PairedRun:
                 self._sequential.analyze()  # the time is spent
         except SideFailed as error:
             failure = str(error)
+            if not self._ended:  # a side that could run nothing lacks no test
+                self._absent.clear()
         except KeyboardInterrupt:
             interrupted = True
         self.display.clear()

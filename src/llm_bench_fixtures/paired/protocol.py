@@ -116,7 +116,7 @@ class Ended(_Tagged, frozen=True):
     """Why it was skipped or failed; empty if it passed."""
 
 
-BROKEN_OFF = frozenset((2, 3, 4))  # pytest's exit statuses where a session ended before its tests
+BROKEN_OFF = frozenset((2, 3, 4))  # pytest's exit statuses where something else than its tests ended a session
 
 
 class Finished(_Tagged, frozen=True):

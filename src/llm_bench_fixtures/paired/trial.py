@@ -217,7 +217,7 @@ def run_trial(
         for test in tests:
             announce(test)
             coordinator.run_test(test)
-        trial.runs += [worker.finish() for worker in workers]
+        trial.runs += [worker.finish(has_tests=bool(tests)) for worker in workers]
         trial.is_complete = True
         for worker in workers:
             worker.process.close()
