@@ -352,12 +352,13 @@ def skipped(reason: str) -> Skipped:
     return pytest.skip.Exception(reason, _use_item_location=True)
 
 
-def ordering_of(item: pytest.Item) -> tuple[tuple[str, int, Hashable], ...]:
+def ordering_of(item: pytest.Item) -> tuple[tuple[str, int, type, Hashable], ...]:
     """Key of the tests that pytest itself keeps in order: parameters that more than one test shares, by their number,
     as pytest went by before 9.2, and by their value."""
     callspec: Any = getattr(item, "callspec", None)
     shared = [name for name in (callspec.indices if callspec else ()) if callspec._arg2scope[name].value != "function"]
-    return tuple((name, callspec.indices[name], _hashable(callspec.params[name])) for name in sorted(shared))
+    values = ((name, callspec.params[name]) for name in sorted(shared))
+    return tuple((name, callspec.indices[name], type(value), _hashable(value)) for name, value in values)
 
 
 def _hashable(value: object) -> Hashable:
