@@ -215,17 +215,16 @@ def meeting_of(seen: Evidence, need: Need) -> Meeting:
     ran = [one for one in seen.run.variants if one.status is Status.MEASURED or one.id in standings.records]
     order = _best_first(seen, need.want, standings)
     ran.sort(key=lambda one: order.index(one.id) if one.id in order else len(order))
-    is_judged = bool(standings.applied)
+    is_judged = standings.applied or not need.limits
     found = grouped(ran, lambda one: standings.of(one) if is_judged else Standing.UNKNOWN)
     by_standing = {standing: tuple(one.id for one in found.get(standing, ())) for standing in Standing}
-    elsewhere = _elsewhere(ran, standings) if is_judged else ()
     return Meeting(
         standings,
         meets=by_standing[Standing.WITHIN],
         may=by_standing[Standing.UNCLEAR],
         unknown=by_standing[Standing.UNKNOWN],
         fails=by_standing[Standing.BEYOND],
-        elsewhere=tuple(sorted(elsewhere, key=lambda record: _rank(record, standings))),
+        elsewhere=tuple(sorted(_elsewhere(ran, standings), key=lambda record: _rank(record, standings))),
     )
 
 

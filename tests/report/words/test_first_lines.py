@@ -169,7 +169,7 @@ def test_a_noisy_machine_is_said_first_with_what_is_safe_and_what_to_do() -> Non
 
 def test_more_rounds_are_no_advice_where_most_are_disturbed() -> None:
     found = findings(noisy(waited_s=WAITED_S)).noisy
-    assert "; in 36 of 40 pairs of rounds, threads waited for a core. Still certain: nothing about speed. " in found
+    assert "; in 36 of 40 pairs of rounds, threads waited for a core. Still certain: int4 is faster" in found
     assert found.endswith(
         " More rounds won't help: wait until it is calm, stop other programs, or use another machine."
     )

@@ -19,7 +19,7 @@ Json: TypeAlias = "dict[str, object]"
 LABEL_ROOM = 132  # pixels to the right of a plot for its lines' labels
 PIXELS = 4 / 3  # a point
 SMALL = 11  # pixels
-TIMES = (1, 1.5, 2, 3, 5, 7)  # a power of ten: ticks of a logarithmic axis that is shorter than two of these
+TIMES = (1, 1.5, 2, 3, 4, 5, 7)  # a power of ten: ticks of a logarithmic axis that is shorter than two of these
 
 
 def plotly_json(chart: spec.Chart) -> Json:

@@ -366,7 +366,7 @@ def _notes(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: Stan
     record = None if pick.reader is Reader.MEMORY else standings.records.get(pick.best.variant)
     if pick.outcome is not Outcome.REFERENCE and record and (found := disturbance(*seen.cases_of(record))):
         yield (
-            f"{record.variant}'s speed-up for the {pick.reader} is doubtful: in {found[0]} of {found[1]} pairs of "
+            f"{record.variant}'s speed-up for the {pick.reader} may be off: in {found[0]} of {found[1]} pairs of "
             "rounds, threads waited for a core."
         )
     others = ", ".join(f"{one.variant} ({_figure_in_short(one, pick)})" for one in pick.choices[1:])

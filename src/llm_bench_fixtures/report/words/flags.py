@@ -36,8 +36,7 @@ def noise_warning(seen: Evidence) -> str:
     if (apart := cores_apart(seen.run)).is_often:
         pairs = f"{apart.pairs} of {count(apart.looked_at, 'pair')} of rounds"
         seen_of_it.append(f"in {pairs}, the CPU cores exchanged data slowly (the host may have moved them apart)")
-    undisturbed = [one for one in seen.others if disturbance(*seen.cases_of(one)) is None]
-    gains = {one.variant: seen.gain(one, reference) for one in undisturbed} if reference else {}
+    gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
     faster = [name for name, found in gains.items() if found.is_faster]
     slower = [name for name, found in gains.items() if found.is_slower]
     groups = [(", ".join(names), word, len(names)) for names, word in ((faster, "faster"), (slower, "slower")) if names]
