@@ -261,8 +261,10 @@ def _likely(pick: Pick, seen: Evidence) -> str:
 
 
 def _certain(pick: Pick, reference: str) -> str:
-    """Which variants are shown to be better than the reference."""
-    return f"Certainly {_PHRASES[pick.reader].better} than {reference}: {', '.join(pick.better) or 'none'}."
+    """Which variants are shown to be better than the reference; and why not others whose 95 % interval says so."""
+    narrow = [one for one in pick.choices if one.low and one.low > 1 and one.variant not in pick.better]
+    by = " (by intervals wide enough for all comparisons and the machine's noise)" if narrow else ""
+    return f"Certainly {_PHRASES[pick.reader].better} than {reference}{by}: {', '.join(pick.better) or 'none'}."
 
 
 def _to_decide(served: Sequence[Pick]) -> Iterator[str]:
