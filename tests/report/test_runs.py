@@ -319,6 +319,8 @@ def test_runs_of_one_machine_are_named_by_their_folder_or_their_minute() -> None
         make_provenance(commit=commit, started=f"2026-11-22T1{at}:09:19+00:00") for at, commit in enumerate("aab")
     ]
     assert labels_of(origins, ["/r/x/results.json", "/r/y/results.json", "/r/0003_z.json"]) == ["x", "y", "0003_z"]
+    usual = [f"/{name}/llm-bench-report/results.json" for name in "abc"]
+    assert labels_of(origins, usual) == ["a/llm-bench-report", "b/llm-bench-report", "c/llm-bench-report"]
     saved = [f"/s/000{number}_{'a' * 40}_20261122_100919.json" for number in (1, 2, 3)]
     assert labels_of(origins, saved) == ["0001", "0002", "0003"]
     assert labels_of(origins) == ["2026-11-22 10:09 UTC", "2026-11-22 11:09 UTC", "2026-11-22 12:09 UTC"]

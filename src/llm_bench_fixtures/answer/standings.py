@@ -215,7 +215,7 @@ def meeting_of(seen: Evidence, need: Need) -> Meeting:
     ran = [one for one in seen.run.variants if one.status is Status.MEASURED or one.id in standings.records]
     order = _best_first(seen, need.want, standings)
     ran.sort(key=lambda one: order.index(one.id) if one.id in order else len(order))
-    is_judged = standings.applied or not need.limits
+    is_judged = bool(standings.applied) or not need.limits
     found = grouped(ran, lambda one: standings.of(one) if is_judged else Standing.UNKNOWN)
     by_standing = {standing: tuple(one.id for one in found.get(standing, ())) for standing in Standing}
     return Meeting(

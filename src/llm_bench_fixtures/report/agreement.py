@@ -14,6 +14,7 @@ from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun, Pairs, 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.history.storage import MADE_BY_AUTOSAVE
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
+from llm_bench_fixtures.results.folder import folder_name
 from llm_bench_fixtures.results.formatting import Notation, count, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.pooled import PooledRun
@@ -63,7 +64,7 @@ def _more(one: Provenance, source: str) -> tuple[str, ...]:
     results.json its folder's.
     """
     path = Path(source)
-    file = MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else path.absolute().parent.name
+    file = MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else folder_name(path)
     libraries = ", ".join(f"{name} {version}" for name, version in one.libraries.items())
     threads, commit = count(one.threads, "thread"), one.commit[:12]
     return one.hardware, threads, commit, file, libraries, in_utc(one.started), one.started

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
+from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.results.record import RecordHead, Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, is_results, read_bytes
 from llm_bench_fixtures.text import harmless_text
@@ -39,6 +40,13 @@ IGNORE = ".gitignore"  # a report makes nobody's working tree dirty
 MARK = "llm-bench-fixtures writes its reports into this folder, and replaces the report that is in it.\n"
 # What may lie in a folder that counts as empty: notes to programs, and the rests of files whose writing was killed.
 OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part|\.llm-bench-report\.lock")
+
+
+def folder_name(path: Path) -> str:
+    """What people call the folder that a results.json is in: its name, with that of the one around it where it is the
+    usual one, of which there are many."""
+    folder = path.absolute().parent
+    return f"{folder.parent.name}/{folder.name}" if folder.name == OPTIONS["report"].default else folder.name
 
 
 def tracebacks_in(folder: Path) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.margins import ALARMS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import Address, read_saved_run, saved_at
-from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.report.judged.causes import (
     MOVED,
     STILL,
@@ -37,6 +36,7 @@ from llm_bench_fixtures.report.judged.causes import (
     rows_of,
 )
 from llm_bench_fixtures.report.words.answer import answer_of
+from llm_bench_fixtures.results.folder import folder_name
 from llm_bench_fixtures.results.formatting import count, format_change, format_share
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
@@ -107,7 +107,7 @@ class Changes:
         path = saved_at(self.comparison.base.source)
         if isinstance(path, Address):
             return f"run {path.name}"
-        return printable(path.stem if path.stem != "results" else _folder_of(path))
+        return printable(path.stem if path.stem != "results" else folder_name(path))
 
     @property
     def sentence(self) -> str:
@@ -173,14 +173,8 @@ def run_sentence(run: Run) -> str:
     path = saved_at(run.source)
     name = path.name if isinstance(path, Path) else f"run {path.name}"
     if isinstance(path, Path) and name == RESULTS_FILE:
-        name = f"{_folder_of(path)}/{name}"
+        name = f"{folder_name(path)}/{name}"
     return printable(f"{name}, {provenance.started}{commit}{branch}{dirty}.")
-
-
-def _folder_of(path: Path) -> str:
-    """Name of the run's folder, with that of the one around it where many have the same."""
-    folder = path.absolute().parent
-    return f"{folder.parent.name}/{folder.name}" if folder.name == OPTIONS["report"].default else folder.name
 
 
 def counts_sentence(comparison: Comparison) -> str:
