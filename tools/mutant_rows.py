@@ -330,7 +330,7 @@ MUTANTS = (
         "session/rounds.py",
         "self._crowding(number) <= CROWDED_SHARE for",
         "self._crowding(number) <= 1.0 for",
-        "tests/session/test_rounds.py",
+        "tests/session/test_stopping.py",
     ),
     Mutant(
         "cold-steps-count",

@@ -267,16 +267,6 @@ def test_when_the_reference_fails_the_others_go_on_without_it(table: Table) -> N
     assert outcome["bf16"].reference_s == ()
 
 
-def test_what_was_measured_beside_a_reference_that_then_dies_is_kept_with_its_speedup(table: Table) -> None:
-    """Bug: four blocks were left out for the fifth. Nothing more can come of further ones."""
-    table.add("fp32", *NOISY, fails_at=4)
-    table.add("bf16", *NOISY[1:])
-    outcome = table.run(replace(FAST, max_noise=0.01))
-    assert isinstance(outcome.found["fp32"], WorkerDied)
-    assert len(outcome["bf16"].rounds) == len(outcome["bf16"].reference_s) == 4
-    assert table.turns.count("bf16") <= 5
-
-
 def test_a_reference_that_nobody_asked_for_ends_with_the_last_that_it_was_for(table: Table) -> None:
     """It went on by itself until its own interval was narrow, for figures that nobody reads."""
     table.add("fp32", *NOISY, asked=False)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from case_table import FAST, Table, counts, crowd
+from case_table import FAST, NOISY, Table, counts, crowd
 
-from llm_bench_fixtures.errors import TimeUp
+from llm_bench_fixtures.errors import TimeUp, WorkerDied
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.session import blocks, waits
 from llm_bench_fixtures.session.case import Measured
@@ -31,6 +31,16 @@ def test_the_reference_beside_others_is_compared_with_itself(table: Table) -> No
     table.add("fp32", 1.0, 2.0, 3.0)
     table.add("bf16")
     assert table.run()["fp32"].reference_s == (1.0, 2.0, 3.0)
+
+
+def test_what_was_measured_beside_a_reference_that_then_dies_is_kept_with_its_speedup(table: Table) -> None:
+    """Bug: four blocks were left out for the fifth. Nothing more can come of further ones."""
+    table.add("fp32", *NOISY, fails_at=4)
+    table.add("bf16", *NOISY[1:])
+    outcome = table.run(replace(FAST, max_noise=0.01))
+    assert isinstance(outcome.found["fp32"], WorkerDied)
+    assert len(outcome["bf16"].rounds) == len(outcome["bf16"].reference_s) == 4
+    assert table.turns.count("bf16") <= 5
 
 
 def test_a_crowded_block_is_run_once_more_and_left_out_for_all(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
